@@ -580,6 +580,18 @@ _ARGUMENTS = _in(
      "attack/test_attack.py::test_a_known_call_tells_nothing_of_large_numbers"),
 )  # fmt: skip
 
+_LOOKS = _in(
+    "tracer",
+    ("write_hits.py", "node.bounds is not None and not is_inside(recorder, node, args)", "False",
+     "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
+    ("window_hits.py", "node.bounds is not None and not is_inside(recorder, node, args)", "False",
+     "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
+    ("hits.py", "        elif not older_has_values(recorder, row):\n            return False\n", "",
+     "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
+    ("operations.py", "state.grad_enabled or not any([d.is_inexact for d in dtypes])", "state.grad_enabled",
+     "compiled/test_early_checks.py::test_a_sparse_update_is_native"),
+)  # fmt: skip
+
 _GARBAGE = _in(
     "",
     ("garbage.py", "            if gc.get_threshold() == (_SELDOM, *before[1:]):\n", "            if True:\n",
@@ -608,4 +620,4 @@ _BUILDERS = _in(
 
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE]
+           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS]

@@ -36,7 +36,7 @@ from jitgrad.tracer.path import Path
 from jitgrad.tracer.trie import Bounds, TrieNode
 from jitgrad.version_counter import version_of
 
-__all__ = ["EarlyChecks", "Look", "bounds_of", "must_pause", "must_raise_now"]
+__all__ = ["EarlyChecks", "Look", "may_hits_look", "must_pause", "must_raise_now"]
 
 _ranges: Any = LazyModule("jitgrad.tracer.ranges")  # few steps compute their positions
 
@@ -143,19 +143,25 @@ def must_raise_now(history: History, instr: Instr) -> bool:
 _FEW = 4096  # values that a hit looks at anew; of more, what was looked at is remembered
 
 
-def bounds_of(looks: tuple[Look, ...], inputs: tuple[Any, ...]) -> tuple[Bounds, ...] | None:
+def may_hits_look(node: Any, event: Any, inputs: tuple[Any, ...]) -> bool:
+    """Whether a hit of an operation can see by itself that its demands are met; ``TrieNode.bounds`` then says how."""
+    rows = [_bounds_of(look, inputs) for look in event.demands]
+    if rows:
+        node.bounds = None if None in rows else tuple(rows)
+    return None not in rows
+
+
+def _bounds_of(look: Look, inputs: tuple[Any, ...]) -> Bounds | None:
     """What a hit of an operation looks at; None if that is too much for it."""
-    bounds = []
-    for demand, position, _, _ in looks:
-        x = inputs[position]
-        if position < 0 or not isinstance(demand, Within) or not isinstance(x, TensorBase):
-            return None
-        aval = x._aval
-        if aval.dtype is not int64 or not aval.is_contiguous or aval.numel > _FEW:
-            return None
-        allowed = demand.low if demand.allowed is None else demand.allowed
-        bounds.append((position, aval.offset * aval.dtype.itemsize, aval.numel, demand.low, demand.high, allowed))
-    return tuple(bounds)
+    demand, position, vid, aval = look
+    if position >= 0:
+        aval = inputs[position]._aval if isinstance(inputs[position], TensorBase) else None
+    if not isinstance(demand, Within) or aval is None:
+        return None
+    if aval.dtype is not int64 or not aval.is_contiguous or aval.numel > _FEW:
+        return None
+    allowed = demand.low if demand.allowed is None else demand.allowed
+    return position, aval.offset * aval.dtype.itemsize, aval.numel, demand.low, demand.high, allowed, vid
 
 
 def must_pause(event: Any) -> bool:

@@ -41,7 +41,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
-from jitgrad.tracer.view_hits import note_source
+from jitgrad.tracer.view_hits import catch_up, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "kind_of_input",
     "likeliest",
     "may_enter",
+    "memory_has",
     "multiply",
     "new_result_handle",
     "note_number",
@@ -369,20 +370,40 @@ def find(node: TrieNode, op: Any, args: Args, count: int) -> TrieNode | None:
 
 
 @native
-def is_inside(node: TrieNode, args: Args) -> bool:
+def is_inside(recorder: RecorderState, node: TrieNode, args: Args) -> bool:
     """Whether the values that an operation checks are what it demands, see Note [Early checks]."""
     bounds: tuple = node.bounds
     for item in bounds:
         row: tuple = item
-        if not has_values(args[int(row[0])], row):
+        place: int = int(row[0])
+        if place >= 0:
+            if not has_values(args[place], row):
+                return False
+        elif not older_has_values(recorder, row):
             return False
     return True
 
 
 @native
+def older_has_values(recorder: RecorderState, bounds: tuple) -> bool:
+    """``has_values`` of the value with memory that an operand came from."""
+    if recorder.caught != len(recorder.entered):
+        catch_up(recorder)
+    buffers: dict = recorder.buffer_table
+    found = buffers.get(bounds[6])
+    storage: StorageBase = found
+    return memory_has(storage, bounds)
+
+
+@native
 def has_values(x: TensorBase, bounds: tuple) -> bool:
     """Whether the values of an operand are what one of ``TrieNode.bounds`` demands."""
-    storage: StorageBase = x._storage
+    return memory_has(x._storage, bounds)
+
+
+@native
+def memory_has(storage: StorageBase, bounds: tuple) -> bool:
+    """``has_values`` of what lies in a storage, which may be None."""
     if storage is None or int(storage.addr) == 0:
         return False
     first = int(storage.addr) + int(bounds[1])
@@ -425,7 +446,7 @@ def follow(recorder: RecorderState, node: TrieNode | None, args: Args, count: in
         return MISSED
     if node.is_view and node.window is UNTRACKED:
         return MISSED
-    if node.bounds is not None and not is_inside(node, args):
+    if node.bounds is not None and not is_inside(recorder, node, args):
         return MISSED
     if not is_atomic() and not are_ours(recorder, args, count):
         return MISSED

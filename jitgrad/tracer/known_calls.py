@@ -231,7 +231,8 @@ def _note_tensors(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
         if node.op is IN and node.vid not in places:
             return False  # a constant of the function's own
         for bounds in node.bounds or ():
-            place = places.get(node.event.instr.inputs[bounds[0]])
+            vid = node.event.instr.inputs[bounds[0]] if bounds[0] >= 0 else bounds[-1]
+            place = places.get(vid)
             if place is None:
                 return False
             checks.append((place, bounds))

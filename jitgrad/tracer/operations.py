@@ -17,7 +17,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer.early_checks import bounds_of, must_pause, must_raise_now
+from jitgrad.tracer.early_checks import may_hits_look, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent, PlainEvent
 from jitgrad.tracer.long_calls import is_too_long, must_leave, stop_recording
@@ -219,7 +219,9 @@ class Operations:
         node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
         node.ids = quick_ids(op, inputs, ids, mark.mask) if mark is not None else ids
         if op.is_view and op.has_base:
-            node.window = SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
+            dtypes = [a.dtype for a in (aval, *instr.input_avals) if a is not None]
+            is_free = state.grad_enabled or not any([d.is_inexact for d in dtypes])  # integers never join a graph
+            node.window = SEVERAL if several else TRACKED if is_free else UNTRACKED
         self._let_hits_make(node, op, instr, inputs)
         path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)
@@ -231,12 +233,8 @@ class Operations:
     def _let_hits_make(self, node: TrieNode, op: Op, instr: Instr, inputs: tuple[Any, ...]) -> None:
         """Say in the node whether a hit may make the result, or the results, by itself."""
         event = node.event
-        if op.num_inputs <= 0 or event.ends_segment:
+        if op.num_inputs <= 0 or event.ends_segment or not may_hits_look(node, event, inputs):
             return
-        if event.demands:
-            node.bounds = bounds_of(event.demands, inputs)
-            if node.bounds is None:
-                return
         node.is_simple = not event.several
         if event.several and (state.grad_enabled or not op.has_base):
             rows = zip(instr.outputs, instr.avals, strict=True)

@@ -52,8 +52,9 @@ class ViewKind(IntEnum):
 DETACHED, TRACKED, UNTRACKED, SEVERAL = ViewKind
 
 
-Bounds = tuple[int, int, int, int, int, int]
-"""Of an operand: its position, the bytes before its first value, how many there are, the range, what else is fine."""
+Bounds = tuple[int, int, int, int, int, int, int]
+"""Of an operand: its position, the bytes before its first value, how many there are, the range, what else is fine, -1.
+Of an older value that an operand came from: -1, then the same, and its id at the end."""
 
 
 class TrieNode:

@@ -12,7 +12,17 @@ from weakref import ref
 from jitgrad.cpython.primitives import is_atomic, native, refcount
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import Args, are_ours, following, is_marked, likeliest, note_number, taken, takes_all
+from jitgrad.tracer.hits import (
+    Args,
+    are_ours,
+    following,
+    is_inside,
+    is_marked,
+    likeliest,
+    note_number,
+    taken,
+    takes_all,
+)
 from jitgrad.tracer.keys import WINDOW
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.slots import Slot
@@ -140,6 +150,8 @@ def hit_window_write(recorder: RecorderState, op: Any, target: TensorBase, args:
         return False
     node: TrieNode = find_window(recorder.node, op, base, args, count)
     if node is None or node.writes is None or not may_join(node, target, base) or not may_follow(slot, target, base):
+        return False
+    if node.bounds is not None and not is_inside(recorder, node, args):
         return False
     storage: StorageBase = target._storage
     if not is_atomic():

@@ -15,6 +15,7 @@ from jitgrad.ops.regions import region_of
 from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.early_checks import may_hits_look
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import OpEvent
 from jitgrad.tracer.keys import AFRESH, THROUGH, WINDOW
@@ -187,7 +188,7 @@ class WindowWrites:
             return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
         node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
-        if not (event.ends_segment or event.demands):
+        if not event.ends_segment and may_hits_look(node, event, inputs):
             hidden = [isinstance(x, RuntimeScalar) for x in operands]
             node.op, node.ids, node.params = WINDOW, (op, base._vid, *quick_ids(op, inputs, ids, hidden)), params
             node.writes, node.requires_grad = event.window, event.instr.requires_grad

@@ -20,6 +20,7 @@ from jitgrad.tracer.hits import (
     Args,
     are_ours,
     following,
+    is_inside,
     is_marked,
     is_operand,
     likeliest,
@@ -143,6 +144,8 @@ def follow_write(
 ) -> bool:
     """Go on to the trie node that a write was found to be, if to any."""
     if node is None or node.writes is None:
+        return False
+    if node.bounds is not None and not is_inside(recorder, node, args):
         return False
     if not is_atomic() and not are_ours(recorder, args, count):
         return False

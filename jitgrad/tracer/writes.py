@@ -19,7 +19,7 @@ from jitgrad.ops.table import Op
 from jitgrad.state import state
 from jitgrad.structs import replaced
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.early_checks import must_pause
+from jitgrad.tracer.early_checks import may_hits_look, must_pause
 from jitgrad.tracer.graph import Instr, RuntimeScalar
 from jitgrad.tracer.history import History, OpEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
@@ -233,7 +233,7 @@ class Writes:
             return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
         count = sum(len(i.outputs) for i in event.instrs)
         node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
-        if not (final.requires_grad or event.ends_segment or event.demands):
+        if not (final.requires_grad or event.ends_segment) and may_hits_look(node, event, inputs):
             node.writes = final.outputs
             if len(targets) == 1:
                 hidden = [isinstance(x, RuntimeScalar) for x in operands]

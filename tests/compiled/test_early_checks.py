@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import agreement
@@ -11,6 +12,8 @@ from modes import Mode
 
 import jitgrad as jg
 from jitgrad import events
+from jitgrad.config import config
+from jitgrad.state import native_cell
 
 GOOD, BAD = [2, 0], [1, 3]
 
@@ -292,3 +295,151 @@ def test_positions_that_the_step_computes_out_of_range(name: str, mode: Mode) ->
             function(leaf(), given)
         assert not after
     assert function(leaf(), jg.tensor(GOOD)).shape == (2, 3)
+
+
+WRITES: dict[str, Any] = {
+    "index_put_": lambda x, i, v: x.index_put_((i,), v),
+    "accumulated": lambda x, i, v: x.index_put_((i,), v, accumulate=True),
+    "set item": lambda x, i, v: x.__setitem__(i, v),
+    "index_add_": lambda x, i, v: x.index_add_(0, i, v),
+    "index_copy_": lambda x, i, v: x.index_copy_(0, i, v),
+    "index_fill_": lambda x, i, v: x.index_fill_(0, i, 2.5),
+    "scatter_": lambda x, i, v: x.scatter_(0, i.unsqueeze(1).expand(2, 3), v),
+    "scatter_add_": lambda x, i, v: x.scatter_add_(0, i.unsqueeze(1).expand(2, 3), v),
+    "of a view": lambda x, i, v: x[:].index_add_(0, i, v),
+    "read": lambda x, i, v: x.add_(x[i].sum()),
+}
+PLACES: dict[str, Any] = {
+    "given": lambda i: i[0],
+    "a view": lambda i: i.select(0, 0),
+    "reshaped": lambda i: i.reshape(-1)[:2],
+    "reshaped twice": lambda i: i.reshape(-1, 1)[:2].flatten(),
+    "moved": lambda i: i[0].flip(0),
+    "copied": lambda i: i.clone()[0],
+    "computed": lambda i: i[0] * 1,
+}
+
+
+@pytest.mark.parametrize("unused", [0, 5])
+@pytest.mark.parametrize("how", list(PLACES))
+@pytest.mark.parametrize("name", list(WRITES))
+def test_a_write_looks_at_its_indices_at_every_call(mode: Mode, name: str, how: str, unused: int) -> None:
+    rest = [unused, unused]
+
+    def step(x: Any, i: Any, v: Any) -> Any:
+        i = i if how != "given" else [i.clone()[0]]
+        y = x * 2
+        WRITES[name](y, PLACES[how](i), v)
+        reached.append(True)
+        return y + 1
+
+    reached: list[bool] = []
+    function, v = mode.wrap(step), jg.ones(2, 3)
+    if mode.name == "warm":
+        for _ in range(3):
+            function(jg.ones(3, 3), jg.tensor([GOOD, rest]), v)
+    for good in (GOOD, [0, 1], GOOD):
+        x = jg.arange(9.0).reshape(3, 3)
+        want = x.numpy() * 2
+        wanted = jg.tensor(want)
+        WRITES[name](wanted, jg.tensor(good), v)
+        np.testing.assert_array_equal(function(x, jg.tensor([good, rest]), v).numpy(), wanted.numpy() + 1)
+    reached.clear()
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        function(jg.ones(3, 3), jg.tensor([BAD, rest]), v)
+    assert not reached
+    again = function(jg.ones(3, 3), jg.tensor([GOOD, rest]), v)
+    assert again.shape == (3, 3)
+
+
+def test_a_write_to_what_is_given_happens_whole_or_not_at_all(mode: Mode) -> None:
+    def step(x: Any, i: Any, v: Any) -> Any:
+        x.index_add_(0, i.select(0, 0), v)
+        return x.sum()
+
+    function, v = mode.wrap(step), jg.ones(2, 3)
+    for _ in range(3 if mode.name == "warm" else 0):
+        function(jg.ones(3, 3), jg.tensor([GOOD]), v)
+    x = jg.ones(3, 3)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        function(x, jg.tensor([BAD]), v)
+    np.testing.assert_array_equal(x.numpy(), np.ones((3, 3)))
+    function(x, jg.tensor([GOOD]), v)
+    np.testing.assert_array_equal(x.numpy(), [[2, 2, 2], [1, 1, 1], [2, 2, 2]])
+
+
+def test_indices_that_the_step_itself_changes(mode: Mode) -> None:
+    """Their memory holds what they were: a hit may not look there."""
+
+    def step(x: Any, i: Any, v: Any) -> Any:
+        i.add_(1)
+        y = x * 2
+        y.index_add_(0, i.select(0, 0), v)
+        return y
+
+    function, v = mode.wrap(step), jg.ones(2, 3)
+    for _ in range(3 if mode.name == "warm" else 0):
+        function(jg.ones(3, 3), jg.tensor([[0, 1]]), v)
+    i = jg.tensor([[-1, 1]])
+    np.testing.assert_array_equal(function(jg.ones(3, 3), i, v).numpy()[[0, 2]], np.full((2, 3), 3))
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        function(jg.ones(3, 3), jg.tensor([[1, 2]]), v)
+
+
+def test_a_function_that_is_called_often_looks_at_what_views_came_from(mode: Mode) -> None:
+    """A call that only makes values is repeated as one, Note [Known calls]: with the checks of all its operations."""
+
+    class Rows(jg.nn.Module):
+        def forward(self, x: Any, i: Any) -> Any:
+            return x[i.flip(1).view(-1)] * 2
+
+    rows = Rows()
+
+    def step(x: Any, i: Any, k: Any) -> Any:
+        first = rows(x, i)
+        second = rows(x, k)
+        reached.append(True)
+        return first.sum() + second.sum()
+
+    reached: list[bool] = []
+
+    function = mode.wrap(step)
+    good, bad = jg.tensor([GOOD]), jg.tensor([BAD])
+    for _ in range(8 if mode.name == "warm" else 0):
+        function(leaf(), good, jg.tensor([GOOD]))
+    assert function(leaf(), good, jg.tensor([[1, 0]])).item() == 24
+    for first, second in ((good, bad), (bad, good)):
+        reached.clear()
+        with pytest.raises(IndexError):
+            function(leaf(), first, second)
+        assert not reached
+    assert function(leaf(), good, good).item() == 24
+
+
+jg.compile(lambda x: x + 1)(jg.ones(2))  # installs native hits
+
+
+@pytest.mark.skipif(not native_cell.is_installed or config.check_hits, reason="hits are Python's here")
+def test_a_sparse_update_is_native() -> None:
+    table = jg.zeros(50, 4).requires_grad_()
+    optimizer = jg.optim.SGD([table], lr=0.1)
+
+    @jg.compile
+    def step(i: Any) -> Any:
+        optimizer.zero_grad()
+        loss = jg.nn.functional.embedding(i, table, sparse=True).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    i = jg.tensor([1, 3, 3, 7])
+    for _ in range(4):
+        step(i)
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        step(i)
+    finally:
+        sys.setprofile(None)
+    slow = {"Writes.write", "EarlyChecks.meets", "Operations.apply", "Aliases._link_view"}
+    assert slow.isdisjoint(entered), slow.intersection(entered)
