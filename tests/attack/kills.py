@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jitgrad as jg
-from jitgrad.codegen.llvm.object_cache import ObjectCache, _verified
+from jitgrad.codegen.llvm.formats import payload_of
+from jitgrad.codegen.llvm.object_cache import ObjectCache
 from jitgrad.config import config
 from tests.attack.disks import _trained_in
 from tests.attack.scenes import Outcome, in_child, scene
@@ -75,7 +76,7 @@ def _whole(folder: Path) -> tuple[int, str]:
     found, wrong = 0, ""
     for path in folder.glob("*.obj"):
         key = bytes.fromhex(path.stem)
-        payload = _verified(key, path.read_bytes())
+        payload = payload_of(key, path.read_bytes())
         found += payload is not None
         if payload is None:
             wrong = f"{path.name}, of {path.stat().st_size} bytes, is broken under its own name"

@@ -43,8 +43,13 @@ def here(_: int, text: str) -> bytes:
     return jit._session().emit(KernelSource("here", "here", lambda: text), text)
 
 
-def call(address: int) -> int:
+def call_at(address: int) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+
+
+def raise_from_outside(error: type[BaseException]) -> None:
+    """As a signal's handler of the user's raises: from a file that is not jitgrad's."""
+    raise error
 
 
 def until(test: Callable[[], Any]) -> None:
@@ -141,7 +146,7 @@ def test_what_llvm_refuses_is_an_error_of_this_process(session: Path) -> None:
     with pytest.raises(CompileError, match=r"(?s)kernel broken.*expected"):
         compile_kernels(sources)
     del sources[3]
-    assert [call(k.address) for k in compile_kernels(sources)] == list(range(20))
+    assert [call_at(k.address) for k in compile_kernels(sources)] == list(range(20))
 
 
 def test_a_text_that_is_refused_beside(beside: Builders) -> None:
@@ -189,6 +194,33 @@ def test_a_request_to_a_builder_that_is_gone_is_refused(beside: Builders) -> Non
     assert answer(beside, nr) is None
 
 
+@pytest.mark.parametrize("call", ["write", "read"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_what_comes_in_the_middle_of_a_transfer(
+    session: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: type[BaseException]
+) -> None:
+    """Ctrl-C, or an OSError of a signal's handler: what went or came is lost, so nothing more may follow it."""
+    compile_kernels([constant(value) for value in range(500, 510)])
+    function, is_over = getattr(os, call), [False]
+
+    def interrupted(fd: int, *args: Any) -> Any:
+        done = function(fd, *args)
+        pipes = [pipe.fd for b in jit._builders()._all for pipe in (b._writer, b._reader)]
+        if not is_over[0] and fd in pipes:
+            is_over[0] = True
+            raise_from_outside(error)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, interrupted)
+        with pytest.raises(error):
+            for first in range(510, 900, 10):
+                compile_kernels([constant(value) for value in range(first, first + 10)])
+    assert is_over[0]
+    kernels = compile_kernels([constant(value) for value in range(900, 920)])
+    assert [call_at(k.address) for k in kernels] == list(range(900, 920))
+
+
 def test_a_descriptor_that_became_another_file(beside: Builders, tmp_path: Path) -> None:
     """A daemon closes all descriptors that it knows nothing of: nothing is written into what has their numbers next."""
     text = constant(0).text()
@@ -214,7 +246,7 @@ def test_a_fork_leaves_the_parent_its_builders(session: Path) -> None:
     pid = os.fork()
     if pid == 0:
         is_right = not jit._builders()._all
-        is_right &= [call(k.address) for k in compile_kernels([constant(v) for v in range(320, 330)])] == [
+        is_right &= [call_at(k.address) for k in compile_kernels([constant(v) for v in range(320, 330)])] == [
             *range(320, 330)
         ]
         os._exit(0 if is_right else 1)
@@ -230,7 +262,7 @@ def test_asked_for_later(session: Path) -> None:
         until(lambda: build_beside(source))
         assert build_beside(source)
         (kernel,) = compile_kernels([source])
-    assert call(kernel.address) == 77
+    assert call_at(kernel.address) == 77
     assert (compiles(), others()) == (1, 1)
     assert len(list(session.glob("*.obj"))) == 1
 
@@ -250,7 +282,7 @@ def test_without_builders_everything_is_made_here(session: Path, monkeypatch: py
     assert build_beside(constant(78))
     with count("built_beside") as others:
         kernels = compile_kernels([constant(value) for value in range(400, 420)])
-    assert [call(k.address) for k in kernels] == list(range(400, 420))
+    assert [call_at(k.address) for k in kernels] == list(range(400, 420))
     assert others() == 0 and not jit._builders()._all
 
 

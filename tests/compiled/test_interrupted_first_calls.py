@@ -233,7 +233,7 @@ def test_the_cache_takes_no_timeout_for_a_full_disk(monkeypatch: pytest.MonkeyPa
         assert cache.writable
     assert cache.store(digest, b"code")
     with monkeypatch.context() as patch:
-        _Timeout(patch, object_cache, "_verified")
+        _Timeout(patch, object_cache, "payload_of")
         with pytest.raises(TimeoutError, match="too late"):
             cache.load(digest)
     assert cache.load(digest) == b"code"

@@ -39,7 +39,7 @@ from jitgrad.codegen.llvm.binding import binding
 from jitgrad.codegen.llvm.formats import ANSWER, REQUEST
 from jitgrad.events import bump, log
 from jitgrad.lazy import LazyModule
-from jitgrad.user_line import let_through
+from jitgrad.user_line import OwnErrorsIgnored, let_through
 
 __all__ = ["BuildRequest", "Builders", "build_all", "can_start"]
 
@@ -100,7 +100,7 @@ class _Pipe:
 
     def is_ours(self) -> bool:
         """Whether the number is still that of the pipe."""
-        with contextlib.suppress(OSError):
+        with OwnErrorsIgnored(OSError):
             return self._look(self.fd) == self._identity
         return False
 
@@ -189,7 +189,7 @@ class _Builder:
 def _widen(fd: int) -> None:
     """Let the pipe take a long request at once, where the system allows it."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):
+        with OwnErrorsIgnored(OSError):
             _FCNTL.fcntl(fd, _SET_PIPE_SIZE, _PIPE_NBYTES)
 
 
@@ -242,9 +242,11 @@ class Builders:
             self._last += 1
             try:
                 builder.ask(self._last, job, text)
-            except OSError as error:
-                let_through(error)
+            except BaseException as error:  # Ctrl-C leaves half of a request behind
                 self._drop(builder)
+                let_through(error)
+                if not isinstance(error, OSError):
+                    raise
                 among.remove(builder)
                 continue
             self._wanted.add(self._last)
@@ -256,9 +258,11 @@ class Builders:
         for builder in list(self._all):
             try:
                 found = builder.answers()
-            except OSError as error:
-                let_through(error)
+            except BaseException as error:  # Ctrl-C leaves half of an answer behind
                 self._drop(builder)
+                let_through(error)
+                if not isinstance(error, OSError):
+                    raise
                 continue
             self._answers.update((nr, obj) for nr, obj in found if nr in self._wanted)
 
@@ -289,7 +293,7 @@ class Builders:
         try:
             self._all.append(_Builder(command, (descriptor,) if descriptor >= 0 else ()))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            let_through(error)
+            let_through(error)  # a signal's handler may raise a TimeoutError
             self._limit = len(self._all)
             log("llvm", "no process beside this one: %r", error)
             return []
@@ -321,7 +325,7 @@ def build_all(jobs: Sequence[BuildRequest], here: Callable[[int, str], bytes], b
     is_many = len(jobs) >= _MANY
     try:
         while len(made) < len(jobs):
-            if asked:
+            if asked or len(rest) > 1:  # also for answers that nobody waits for any more: who gave them is free
                 builders.look()
             for nr in list(asked):
                 is_there, obj = builders.take(nr)
