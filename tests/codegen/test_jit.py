@@ -125,6 +125,20 @@ def test_idle_kernels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(jit._loaded) <= held + 3
 
 
+def test_idle_kernels_that_are_asked_for_again_hold_no_old_linkers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linker keeps what it needs of each kernel that it has loaded, and lives as long as one of them."""
+    monkeypatch.setattr(jit, "MAX_IDLE_KERNELS", 8)
+    monkeypatch.setattr(jit, "KERNELS_PER_LINKER", 4)
+    jit.drop_idle_kernels()
+    first = jit._session()._num_loaded
+    for value in range(300, 340):
+        favourites = [constant(v) for v in range(300, min(value, 324), 4)]
+        compile_kernels([*favourites, constant(value)])
+    gc.collect()
+    loaded = [int(kernel._code.name.removeprefix("kernel")) for kernel in jit._loaded.values()]
+    assert len({(nr - 1) // 4 for nr in loaded if nr > first}) <= 8 // 4 + 2
+
+
 def test_threads_compile_each_kernel_once() -> None:
     results: list[list[int]] = []
 

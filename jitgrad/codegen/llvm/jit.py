@@ -204,8 +204,6 @@ def compile_kernels(sources: Sequence[KernelSource]) -> list[CompiledKernel]:
     with _lock:
         digests = [_digest(source, host_target()) for source in sources]
         found = _at_hand(dict(zip(digests, sources, strict=True)))
-        for digest, kernel in found.items():
-            _remember(digest, kernel)
         return [found[digest] for digest in digests]
 
 
@@ -282,21 +280,27 @@ def _at_hand(wanted: dict[bytes, KernelSource]) -> dict[bytes, CompiledKernel]:
         if kernel is None:
             _make_room()
             kernel = _read(source, digest)
-        if kernel is None:
-            missing[digest] = source
-        else:
-            found[digest] = _loaded[digest] = kernel
+            if kernel is None:
+                missing[digest] = source
+                continue
+            _remember(digest, kernel)
+        found[digest] = kernel
     if missing:
         for digest, obj in zip(missing, _emit_all(missing), strict=True):
             _make_room()
-            found[digest] = _loaded[digest] = _session().load(missing[digest].name, obj)
+            found[digest] = _session().load(missing[digest].name, obj)
+            _remember(digest, found[digest])
     return found
 
 
 def _remember(digest: bytes, kernel: CompiledKernel) -> None:
-    """Keep a kernel for a while, in case it is asked for again."""
+    """Make a loaded kernel findable, and keep it for a while, in case it is asked for again.
+
+    Those that are kept go in the order in which they were loaded, however often one was asked for: it would hold its
+    linker, and with it what that keeps of 63 others.
+    """
+    _loaded[digest] = kernel
     _recent[digest] = kernel
-    _recent.move_to_end(digest)
     while len(_recent) > MAX_IDLE_KERNELS:
         _recent.popitem(last=False)
         bump("evictions")
