@@ -306,7 +306,11 @@ def set_default_dtype(d: DType) -> None:
 
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both operands convert to, as ``torch.promote_types``."""
-    return _PROMOTED[as_dtype(type1), as_dtype(type2)]
+    both = as_dtype(type1), as_dtype(type2)
+    for nr, dtype in enumerate(both, 1):
+        if not isinstance(dtype, DType):
+            raise TypeError(f"promote_types(): argument 'type{nr}' must be a dtype, not {type(dtype).__name__}")
+    return _PROMOTED[both]
 
 
 def dtype_of_scalar(value: bool | int | float | complex) -> DType:

@@ -25,7 +25,7 @@ from jitgrad.functions.devices import numpy_elsewhere, to
 from jitgrad.functions.replacing import check_new_grad
 from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.shapes import as_real
+from jitgrad.ops.shapes import as_real, no_such_dim, of_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
@@ -266,9 +266,8 @@ class Tensor(TensorBase):
         if dim is None:
             return self._aval.size
         shape = self._aval.shape
-        if not -len(shape) <= dim < max(len(shape), 1) or not shape:
-            low, high = -max(len(shape), 1), max(len(shape), 1) - 1
-            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+        if not -len(shape) <= dim < len(shape):
+            raise no_such_dim(dim, len(shape))
         return shape[dim]
 
     def dim(self) -> int:
@@ -288,8 +287,8 @@ class Tensor(TensorBase):
         return self._aval.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
-        """Elements between neighbours, per dimension."""
-        return self._aval.stride if dim is None else self._aval.stride[dim]
+        """Elements between neighbours, per dimension, or for ``dim``; IndexError if there is no such dimension."""
+        return self._aval.stride if dim is None else of_dim(self._aval.stride, dim)
 
     def storage_offset(self) -> int:
         """Elements before the first one, in the storage."""

@@ -223,6 +223,8 @@ class Binomial(_Trials):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
+        if total_count is None:
+            raise ValueError("Binomial: total_count must be a number or a tensor, but is None")
         super().__init__(self._set(probs, logits, total_count).shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

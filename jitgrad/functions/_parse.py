@@ -141,7 +141,10 @@ def _as_int(x: Any) -> Any:
 def _as_ints(x: Any) -> Any:
     if not isinstance(x, tuple | list):
         return _MISMATCH
-    found = tuple(map(_as_int, x))
+    try:
+        found = tuple(map(_as_int, x))
+    except ValueError as error:
+        raise TypeError(f"failed to unpack a list of ints: {error}") from None
     if _MISMATCH in found:
         return _MISMATCH
     return x if type(x) is tuple and all(a is b for a, b in zip(x, found, strict=True)) else found

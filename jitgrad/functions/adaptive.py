@@ -16,10 +16,9 @@ import numpy as np
 from jitgrad.dtypes import WHOLE, int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.windows import read_windows, table_of
+from jitgrad.functions.windows import is_whole, read_windows, table_of
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.runtime.eager.quiet import run_quietly
-from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "adaptive_avg_pool",
@@ -48,7 +47,7 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The new extents; None keeps one."""
     given = tuple(output_size) if isinstance(output_size, list | tuple) else (output_size,) * dims
     for one in given:
-        if one is not None and not isinstance(one, int | np.integer | TensorBase):
+        if one is not None and not is_whole(one):
             raise TypeError(f"{name}(): argument 'output_size' must be tuple of ints, not {type(one).__name__}")
     if len(given) != dims:
         raise RuntimeError(f"{name}: output_size must be {dims} numbers, but got {list(given)}")

@@ -98,7 +98,7 @@ def _check(input: Any, weight: Any, offsets: Any, mode: str, sparse: bool, weigh
         )
     if offsets is not None and offsets.dtype not in (int32, int64):
         raise RuntimeError(f"embedding_bag: Expected offsets of dtype Int or Long, but got {offsets.dtype.type_name}")
-    if mode not in ("sum", "mean", "max"):
+    if not isinstance(mode, str) or mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")

@@ -49,6 +49,8 @@ def sampled(
     shape: Callable[[Any], Any], count: int, is_periodic: bool, dtype: Any, device: Any, requires_grad: bool
 ) -> Any:
     """``count`` samples of a window; a periodic one would have its first value again as the next."""
+    if type(requires_grad) is not bool:
+        raise TypeError(f"empty(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     steps = count if is_periodic else count - 1
     phases = run_quietly(np.arange, count) / max(steps, 1)
     values = np.ones(1) if count == 1 else shape(phases) * np.ones(count)

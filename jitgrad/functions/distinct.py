@@ -122,6 +122,11 @@ def _edges(x: Any, bins: Any, range: Any) -> Any:
                 f"torch.histogramdd: bins tensor should have one dimension, but got {bins.ndim} dimensions in the bins "
                 "tensor for dimension 0"
             )
+        if not bins.numel():
+            raise RuntimeError(
+                "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor "
+                "for dimension 0"
+            )
         return bins._ndarray()
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")

@@ -204,6 +204,11 @@ def whole_range_of(dtype: DType) -> tuple[int, bool]:
 
 def integer_range(low: int, high: int, dtype: DType) -> tuple[int, int]:
     """(the first integer, how many there are), checked as PyTorch does."""
+    for bound in (low, high):
+        if not -(1 << 63) <= bound < 1 << 63:
+            raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {bound}")
+    if dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     if not low < high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if dtype.is_floating_point:

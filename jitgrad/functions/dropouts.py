@@ -26,6 +26,7 @@ from jitgrad.functions.reduction import max, softmax
 from jitgrad.functions.scattering import scatter
 from jitgrad.functions.views import squeeze, unsqueeze
 from jitgrad.ops.shapes import torch_dtype_name
+from jitgrad.tensor_base import TensorBase
 
 __all__ = [
     "alpha_dropout",
@@ -48,7 +49,9 @@ def _check_p(p: float) -> None:
 
 
 def _is_off(input: Any, p: float, training: bool) -> bool:
-    """Whether the input stays as it is. RuntimeError of integers, which cannot be scaled."""
+    """Whether the input stays as it is. RuntimeError of integers, which cannot be scaled, TypeError of no tensor."""
+    if not isinstance(input, TensorBase):
+        raise TypeError(f"dropout(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if p == 0.0 or not training or not input.numel():
         return True
     if not input.dtype.is_inexact:

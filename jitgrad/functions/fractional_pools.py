@@ -60,10 +60,11 @@ def _pool(name: str, dims: int, input: Any, kernel_size: Any, size: Any, ratio: 
         raise RuntimeError(f"{name}: Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
     extents = tuple(input.shape[-dims:])
     kernel = each("kernel_size", kernel_size, dims)
-    if size is None and not all(map(math.isfinite, each_number("output_ratio", ratio, dims))):
-        raise RuntimeError(f"{name}: output_ratio must be finite, but is {ratio}")
     if size is None:
-        counts = tuple(int(n * r) for n, r in zip(extents, each_number("output_ratio", ratio, dims), strict=True))
+        wanted = [float(n * r) for n, r in zip(extents, each_number("output_ratio", ratio, dims), strict=True)]
+        if not all(map(math.isfinite, wanted)):
+            raise RuntimeError(f"{name}: output_ratio must be finite, but is {ratio}")
+        counts = tuple(map(int, wanted))
     else:
         counts = each("output_size", size, dims)
     batch, channels = (1 if input.ndim == dims + 1 else input.shape[0]), input.shape[-dims - 1]

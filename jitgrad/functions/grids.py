@@ -95,11 +95,11 @@ def grid_sample(
         ValueError: for another mode.
         RuntimeError: for shapes that do not fit, and mode "bicubic" of five dimensions.
     """
-    if mode not in ("bilinear", "nearest", "bicubic"):
+    if not isinstance(mode, str) or mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
         )
-    if padding_mode not in ("zeros", "border", "reflection"):
+    if not isinstance(padding_mode, str) or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', "
             f"but got: '{padding_mode}'"

@@ -237,6 +237,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Overwrite with ``src``, broadcast and cast to this tensor."""
     if isinstance(src, TensorBase) and src._aval.device is not self._aval.device:
         src = moved(src, self._aval.device)
+    if type(src) is complex and not self._aval.dtype.is_complex:
+        src = src.real  # as of a complex tensor
     return _write(_COPY, self, src)
 
 

@@ -31,6 +31,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import check_allocatable, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
+from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
@@ -377,6 +378,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if r == 0:
         return call("full", 0, (0,), input.dtype)
     count = math.comb(input.shape[0] + (r - 1 if with_replacement else 0), r)
+    check_parts("combinations", r)
     check_allocatable([make_aval((count, r), int64)])  # it counts them one by one
     choose = combinations_with_replacement if with_replacement else index_combinations
     chosen = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
@@ -393,6 +395,9 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that tensors of these shapes broadcast to; an int is a shape of one dimension."""
+    for s in shapes:
+        if not isinstance(s, int | tuple | list):
+            raise TypeError(f"broadcast_shapes(): shapes must be ints, tuples or lists, not {type(s).__name__}")
     rows = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     return Size(broadcast("broadcast_shapes", *rows) if rows else ())
 

@@ -170,7 +170,7 @@ LATE_SIGNATURES: dict[str, str] = {
         "special.xlog1py special.xlogy special.zeta": "Tensor input, Tensor other | Tensor input, Scalar other | "
         "Scalar input, Tensor other",
         "cdist": "Tensor x1, Tensor x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary'",
-        "stft": "Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool "
+        "stft": "Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, any "
         "center=True, any pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? "
         "return_complex=None, bool? align_to_window=None",
         "lu": "Tensor input, bool pivot=True, any get_infos=False",
@@ -187,7 +187,7 @@ LATE_SIGNATURES: dict[str, str] = {
         "ctc_loss": "Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, any "
         "reduction='mean', bool zero_infinity=False",
         "embedding_bag": "Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float "
-        "norm_type=2, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, Tensor? "
+        "norm_type=2, bool scale_grad_by_freq=False, any mode='mean', bool sparse=False, Tensor? "
         "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None",
         "adaptive_max_pool2d adaptive_max_pool2d_with_indices adaptive_max_pool3d adaptive_max_pool3d_with_indices": ""
         "Tensor input, any output_size, any return_indices=False",
@@ -200,15 +200,15 @@ LATE_SIGNATURES: dict[str, str] = {
         "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
         "fractional_max_pool3d_with_indices": "Tensor input, any kernel_size, any output_size=None, any "
         "output_ratio=None, any return_indices=False, Tensor? _random_samples=None",
-        "upsample": "Tensor input, any size=None, any scale_factor=None, str mode='nearest', any align_corners=None",
-        "interpolate": "Tensor input, any size=None, any scale_factor=None, str mode='nearest', any "
+        "upsample": "Tensor input, any size=None, any scale_factor=None, any mode='nearest', any align_corners=None",
+        "interpolate": "Tensor input, any size=None, any scale_factor=None, any mode='nearest', any "
         "align_corners=None, any recompute_scale_factor=None, any antialias=False",
         "upsample_nearest upsample_bilinear": "Tensor input, any size=None, any scale_factor=None",
         "fold": "Tensor input, int[1] output_size, int[1] kernel_size, int[1] dilation=1, int[1] padding=0, int[1] "
         "stride=1",
         "unfold": "Tensor input, int[1] kernel_size, int[1] dilation=1, int[1] padding=0, int[1] stride=1",
         "affine_grid": "Tensor theta, int[] size, bool? align_corners=None",
-        "grid_sample": "Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? "
+        "grid_sample": "Tensor input, Tensor grid, any mode='bilinear', any padding_mode='zeros', bool? "
         "align_corners=None",
         "local_response_norm": "Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0",
         "cosine_embedding_loss": "Tensor input1, Tensor input2, Tensor target, float margin=0, any "

@@ -27,6 +27,7 @@ from jitgrad.state import autocasts, state
 __all__ = [
     "avg_pool2d",
     "batch_norm",
+    "check_channels",
     "conv2d",
     "embedding",
     "layer_norm",
@@ -112,12 +113,14 @@ def batch_norm(
         return input.clone()
     if training and eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if training and (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     for name, given in (("running_mean", running_mean), ("running_var", running_var)):
         if given is None and not training:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
-        _check_channels(name, given, channels)
-    _check_channels("weight", weight, channels)
-    _check_channels("bias", bias, channels)
+        check_channels(name, given, channels)
+    check_channels("weight", weight, channels)
+    check_channels("bias", bias, channels)
     refuse("batch_norm", input, COMPLEX_DTYPES)
     given = (running_mean, running_var, weight, bias)
     check_norm_dtypes("batch_norm", input._aval)
@@ -154,7 +157,8 @@ def _per_channel(
     return out if bias is None else out + reshape(bias, per_channel)
 
 
-def _check_channels(name: str, given: Any, channels: int) -> None:
+def check_channels(name: str, given: Any, channels: int) -> None:
+    """RuntimeError unless there is one element per channel, or None."""
     if given is not None and given.numel() != channels:
         raise RuntimeError(f"{name} should contain {channels} elements not {given.numel()}")
 
@@ -298,7 +302,9 @@ def _shared_heads(query: Any, shared: Any) -> Any:
 def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Any:
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = scale
+    if factor is None:
+        factor = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else math.inf
     if (query.ndim == 4 and not dropout_p and not (attn_mask is not None and attn_mask.requires_grad)) or factor < 0:
         queries, keys = query * factor, key.transpose(-2, -1)
     else:  # where PyTorch has no kernel it scales both: neither operand itself is saved
@@ -376,6 +382,8 @@ def _windows(name: str, kernel_size: Any, stride: Any, padding: Any) -> tuple[tu
     kernel = _window(name, "kernel_size", kernel_size)
     step = kernel if is_unset(stride) else _window(name, "stride", stride)
     around = _window(name, "padding", padding)
+    if max(*kernel, *step, *around) >= 1 << 63:
+        raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {max(*kernel, *step, *around)}")
     if min(kernel) <= 0:
         raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {list(kernel)}")
     if 0 in step:

@@ -11,7 +11,7 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import batch_norm
+from jitgrad.functions.layers import batch_norm, check_channels
 from jitgrad.ops.normalization import check_norm_dtypes
 from jitgrad.ops.shapes import numel, refuse
 from jitgrad.ops.table import OPS
@@ -47,6 +47,8 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     shape = tuple(input.shape)
     batch, channels = shape[:2]
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if batch * channels // num_groups * numel(shape[2:]) == 1:
         sizes = [batch * channels // num_groups, num_groups, *shape[2:]]
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {sizes}")
@@ -103,7 +105,11 @@ def instance_norm(
     count = numel(shape[2:])
     if len(shape) < 2:
         raise ValueError(f"instance_norm: Expected more than 1 spatial element when training, got input {list(shape)}")
-    if count == 1 and len(shape) > 2:
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    for name, one in zip(("weight", "bias", "running_mean", "running_var"), given, strict=True):
+        check_channels(name, one, shape[1])
+    if count == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
     dims = tuple(range(2, len(shape)))
     mean = input.mean(dims, True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, FLOATING, float32, int64
+from jitgrad.dtypes import FLOATING, INTEGER, float32, int64
 from jitgrad.functions.creation import tensor
 from jitgrad.functions.devices import in_float32
 from jitgrad.functions.indexing import gather
@@ -302,7 +302,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     """
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.dtype.category in (FLOATING, BOOLEAN):
+    if input.dtype.category is not INTEGER:
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{torch_dtype_name(input.dtype)}'")
     if input.ndim == 1 and not input.numel():
         return tensor(np.zeros(minlength, np.int64), device=input.device)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import bool_
+from jitgrad.dtypes import bool_, int64
 from jitgrad.functions.devices import in_float32
 from jitgrad.functions.windows import read
+from jitgrad.ops.aval import check_allocatable, make_aval
 from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
 
@@ -68,6 +69,7 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
 
 def _positions(mode: str, before: int, after: int, extent: int) -> list[int]:
     """Which element stands at each place. A circle is closed after it was cropped, as in PyTorch."""
+    check_allocatable([make_aval((max(before + extent + after, 0),), int64)])
     if mode != "circular":
         return _POSITIONS[mode](np.arange(-before, extent + after), extent).tolist()
     inside = np.arange(max(-before, 0), extent - max(-after, 0))

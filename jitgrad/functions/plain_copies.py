@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.dtypes import DType
 from jitgrad.functions.devices import clone
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.views import (
@@ -55,6 +56,11 @@ def _slice(input: Any, dim: int = 0, start: int | None = None, end: int | None =
     return slice_(input, dim, start, end, step)
 
 
+def _view(input: Any, size: Any = None, *, dtype: Any = None) -> Any:
+    kind = size if isinstance(size, DType) else dtype
+    return reshape(input, size) if kind is None else input.view(kind)
+
+
 alias_copy = _copying(lambda input: input, "alias")
 as_strided_copy = _copying(as_strided, "as_strided")
 detach_copy = _copying(lambda input: input.detach(), "detach")
@@ -74,4 +80,4 @@ transpose_copy = _copying(transpose, "transpose")
 unbind_copy = _copying(unbind, "unbind")
 unfold_copy = _copying(unfold, "unfold")
 unsqueeze_copy = _copying(unsqueeze, "unsqueeze")
-view_copy = _copying(lambda input, size: reshape(input, size), "view")
+view_copy = _copying(_view, "view")

@@ -51,7 +51,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     for name, x in (("input", a), ("other", b)):
         if not isinstance(x, TensorBase):
             raise TypeError(f"tensordot(): argument '{name}' must be Tensor, not {type(x).__name__}")
-    left, right = _contracted(a, dims)
+    left, right = _contracted(a, b, dims)
     if len(left) != len(right):
         raise RuntimeError(f"both dimension lists should have same length, got {len(left)} and {len(right)}")
     if not isinstance(dims, int):
@@ -83,13 +83,13 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     return found if out is None else write_out(found, out)
 
 
-def _contracted(a: Any, dims: Any) -> tuple[list[int], list[int]]:
+def _contracted(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
     if isinstance(dims, TensorBase):
         dims = dims.tolist() if dims.ndim else int(dims)
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
-        if dims > a.ndim:
+        if dims > min(a.ndim, b.ndim):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         return list(range(-dims, 0)), list(range(dims))
     if not isinstance(dims, list | tuple) or len(dims) != 2:
@@ -176,6 +176,12 @@ def native_layer_norm(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape "
             f"[*{''.join(f', {n}' for n in normalized_shape)}], but got input of size{list(input.shape)}"
         )
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and tuple(given.shape) != tuple(normalized_shape):
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(given.shape)} "
+                f"and normalized_shape = {list(normalized_shape)}"
+            )
     check_norm_dtypes("LayerNormKernelImpl", input._aval, *(x if x is None else x._aval for x in (weight, bias)))
     out, mean, rstd = call("native_layer_norm_plain", input, tuple(normalized_shape), eps)
     if weight is not None:
@@ -228,11 +234,10 @@ def _by_rows(x: Any, dim: int, index: Any, source: Any, reduce: str) -> tuple[An
         wide = [1] * x.ndim
         wide[d] = index.numel()
         shape = (*x.shape[:d], index.numel(), *x.shape[d + 1 :])
-        source = source if source.ndim else source.reshape([1] * x.ndim)
         if source.shape != shape:
             raise RuntimeError(
-                f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim): "
-                f"({source.shape[d]}), for dim: {d}, and the other extents those of self"
+                f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim), for dim: "
+                f"{d}, and the other extents those of self, but got {list(x.shape)} and {list(source.shape)}"
             )
         index = index.reshape(wide).expand(shape)
     else:

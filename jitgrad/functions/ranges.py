@@ -59,6 +59,10 @@ def logspace(
         raise RuntimeError("number of steps must be non-negative")
     dtype = as_dtype(dtype)
     found = dtype or (out.dtype if out is not None else get_default_dtype())
+    if isinstance(start, complex) or isinstance(end, complex):
+        if dtype is not None and found.category is not COMPLEX:
+            raise RuntimeError(f"logspace(): complex bounds can't be safely cast to {found}")
+        found = found.to_complex()
     if found.category is FLOATING or found.category is COMPLEX:
         powers = linspace(start, end, steps, dtype=float64 if found.category is FLOATING else complex128, device=device)
         made = float_power(base, powers).to(found)
@@ -95,6 +99,8 @@ def range(
     )
     if end is None:
         start, end = 0, start
+    if any(isinstance(x, complex) for x in (start, end, step)):
+        raise RuntimeError("value cannot be converted to type double without overflow")
     if step == 0 or step != step:
         raise RuntimeError(f"step must be nonzero, but is {step}")
     if not math.isfinite((end - start) / step):

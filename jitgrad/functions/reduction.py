@@ -257,8 +257,10 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dty
     """The p-norm of the elements, taken as ``dtype`` if one is given; ``"fro"`` is 2. Its derivative at 0 is 0."""
     if dtype is not None:
         input = to(input, dtype)
-    if isinstance(p, TensorBase | list | tuple | dict):
+    if isinstance(p, list | tuple | dict) or (isinstance(p, TensorBase) and (p.ndim or p.dtype.is_complex)):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type(p).__name__}")
+    if isinstance(p, TensorBase):
+        p = p.item()
     if p == "nuc":
         return _nuclear(input, dim, keepdim)
     return door.apply(_NORM, input, 2.0 if p is None or p == "fro" else _order(p), _dims(dim), keepdim)
@@ -291,7 +293,9 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
     if type(keepdim) is not bool:
         raise TypeError(f"linalg_vector_norm(): argument 'keepdim' must be bool, not {type(keepdim).__name__}")
     x = x if dtype is None else x.to(dtype)
-    return door.apply(_NORM, x, float(ord), _dims(dim), keepdim)
+    if isinstance(ord, str):
+        raise TypeError("linalg_vector_norm(): argument 'ord' must be Number, not str")
+    return door.apply(_NORM, x, _order(ord), _dims(dim), keepdim)
 
 
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:

@@ -106,8 +106,10 @@ def set_(self: Any, source: Any = None, storage_offset: Any = None, size: Any = 
     dtype = self._aval.dtype
     if source is None:
         source = made_on(self._aval.device, OPS["full"], 0, (0,), dtype)
-    elif not isinstance(source, TensorBase):
+    elif hasattr(source, "as_tensor"):
         source = source.as_tensor(dtype)
+    elif not isinstance(source, TensorBase):
+        raise TypeError(f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}")
     check_writable((self,), (self,))
     if state.grad_enabled and (self.requires_grad or source.requires_grad):
         raise RuntimeError("the derivative for 'set_' is not implemented")

@@ -20,7 +20,7 @@ from jitgrad.functions.adaptive import adaptive_avg_pool
 from jitgrad.functions.devices import moved
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import outside_autocast
-from jitgrad.functions.windows import kept, read, table_of
+from jitgrad.functions.windows import is_whole, kept, read, table_of
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.tensor_base import TensorBase
 
@@ -57,10 +57,14 @@ def interpolate(
     Source of the cubic weights: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981 (a = -0.75,
     with ``antialias`` -0.5).
     """
+    if not isinstance(mode, str):
+        _check_mode(input, "?")
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
+    if not isinstance(align_corners, bool | np.bool_ | None):
+        raise TypeError(f"interpolate(): argument 'align_corners' must be bool, not {type(align_corners).__name__}")
     sizes, factors = _extents(input, size, scale_factor, mode, bool(recompute_scale_factor))
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
@@ -160,7 +164,7 @@ def _extents(
         values = (given,) * dims
     if size is not None:
         for n in values:
-            if not isinstance(n, int | np.integer | TensorBase):
+            if not is_whole(n):
                 raise TypeError(f"interpolate(): expected size to be int or a tuple of ints, but got {size}")
         return tuple(int(n) for n in values), None
     for f in values:

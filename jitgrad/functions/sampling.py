@@ -36,7 +36,7 @@ from jitgrad.functions.drawing import (
 from jitgrad.functions.views import expand
 from jitgrad.generator import Generator, default_generator
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import broadcast, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import state
@@ -336,6 +336,7 @@ def _check_multinomial(input: Any, num_samples: int, replacement: bool) -> None:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > input.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    check_allocatable([make_aval((*input.shape[:-1], num_samples), int64)])
 
 
 def _check_weights(weights: Any) -> None:

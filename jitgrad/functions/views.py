@@ -316,11 +316,13 @@ def split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
     """Views of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes in a list."""
     if isinstance(split_size, int):
         return door.apply(_SPLIT, input, split_size, dim)
-    if isinstance(split_size, TensorBase):
+    if isinstance(split_size, TensorBase) and not split_size.ndim:
         return door.apply(_SPLIT, input, int(split_size), dim)
     if not isinstance(split_size, tuple | list) or not all(isinstance(n, int) for n in split_size):
         found = type(split_size).__name__
         raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {found}")
+    if not split_size and input.ndim and not input._aval.shape[wrap_dim(dim, input.ndim)]:
+        return ()
     return door.apply(_SPLIT_WITH_SIZES, input, tuple(split_size), dim)
 
 
@@ -426,11 +428,17 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
     """Each element ``repeats`` times in a row: one number for all, or a tensor with one for each (which is read).
 
     Args:
-        output_size: the new extent, if it is known; it is not looked at.
+        output_size: the new extent, if it is known; it is only compared.
 
     Raises:
-        RuntimeError: numbers of repeats that do not fit, or are negative.
+        RuntimeError: numbers of repeats that do not fit, or are negative; the new extent is not ``output_size``.
     """
+    if output_size is not None:
+        out = repeat_interleave(input, repeats, dim)
+        found = out._aval.shape[0 if dim is None else wrap_dim(dim, out.ndim)]
+        if found != output_size:
+            raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {found} but got {output_size}")
+        return out
     if isinstance(repeats, TensorBase):
         return _repeat_each(input, repeats, dim)
     if dim is None:

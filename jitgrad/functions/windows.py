@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import INTEGER
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["add_at", "each", "each_number", "kept", "read", "read_windows", "table_of", "window_positions"]
+__all__ = ["add_at", "each", "each_number", "is_whole", "kept", "read", "read_windows", "table_of", "window_positions"]
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,18 +80,26 @@ def each(name: str, value: Any, count: int) -> tuple[Any, ...]:
         RuntimeError: another number of them.
     """
     for one in value if isinstance(value, list | tuple) else (value,):
-        if not isinstance(one, int | np.integer | TensorBase):
+        if not is_whole(one):
             raise TypeError(f"{name} must be tuple of ints, but found element of type {type(one).__name__}")
-    return each_number(name, value, count)
+    return tuple(map(int, each_number(name, value, count)))
+
+
+def is_whole(x: Any) -> bool:
+    """Whether something may stand for an int: a tensor does that has no dimensions and holds an integer."""
+    if isinstance(x, TensorBase):
+        return not x.ndim and x.dtype.category is INTEGER
+    return isinstance(x, int | np.integer)
 
 
 def each_number(name: str, value: Any, count: int) -> tuple[Any, ...]:
     """``each`` of numbers of any kind."""
     for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, str | bytes):
+        if not isinstance(one, int | float | np.number | TensorBase):
             raise TypeError(f"{name} must be of numbers, but found element of type {type(one).__name__}")
         if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
-            raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {name} {one}")
+            error = TypeError if isinstance(value, list | tuple) else ValueError
+            raise error(f"Overflow when unpacking long long: 64 bits do not hold {name} {one}")
     if not isinstance(value, list | tuple):
         return (value,) * count
     if len(value) == 1:

@@ -18,7 +18,7 @@ from jitgrad.dtypes import HALVES, int32
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import tensor
 from jitgrad.ops.linear_systems import check_square
-from jitgrad.ops.shapes import refuse
+from jitgrad.ops.shapes import broadcast, refuse
 
 __all__ = ["ldl_factor", "ldl_factor_ex", "ldl_solve"]
 
@@ -64,7 +64,7 @@ class _Solve(Function):
         ctx.save_for_backward(factors, pivots)
         ctx.hermitian = hermitian
         a, order, right = (x.detach().cpu().numpy() for x in (factors, pivots, b))
-        batch = np.broadcast_shapes(a.shape[:-2], right.shape[:-2])
+        batch = broadcast("linalg.ldl_solve", a.shape[:-2], right.shape[:-2])
         n, k = right.shape[-2:]
         a = np.broadcast_to(a, (*batch, n, n)).reshape(math.prod(batch), n, n)
         order = np.broadcast_to(order, (*batch, n)).reshape(len(a), n)

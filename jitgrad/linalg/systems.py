@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jitgrad.door import door
 from jitgrad.dtypes import finfo, int32, int64
 from jitgrad.errors import LinAlgError
@@ -18,7 +16,7 @@ from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
-from jitgrad.ops.shapes import wrap_dim
+from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
@@ -31,7 +29,8 @@ def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
     """Both with the batch that they broadcast to."""
     if a.shape[:-2] == b.shape[:-2]:
         return a, b
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    check_square("linalg.solve", a._aval)
+    batch = broadcast("linalg.solve", tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 

@@ -102,12 +102,16 @@ def multi_head_attention_forward(
     Raises:
         AssertionError, RuntimeError: as ``nn.MultiheadAttention`` does; a weight that is needed is None.
     """
-    for name, x in (("in_proj_weight", in_proj_weight), ("in_proj_bias", in_proj_bias)):
+    for name, x in (
+        ("in_proj_weight", in_proj_weight), ("in_proj_bias", in_proj_bias), ("bias_k", bias_k), ("bias_v", bias_v),
+    ):  # fmt: skip
         if not isinstance(x, Tensor | None):
             raise TypeError(f"multi_head_attention_forward(): argument '{name}' must be Tensor, not {type(x).__name__}")
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else (in_proj_weight,)
     if any(weight is None for weight in weights):
         raise AssertionError(f"use_separate_proj_weight is {use_separate_proj_weight} but a weight for it is None")
+    if (bias_k is None) is not (bias_v is None):
+        raise ValueError("bias_k and bias_v must be given together")
     head_dim = embed_dim_to_check // num_heads
     if head_dim * num_heads != embed_dim_to_check:
         raise AssertionError(f"embed_dim {embed_dim_to_check} not divisible by num_heads {num_heads}")
@@ -214,7 +218,7 @@ def _heads(layer: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, T
 def _mask(layer: Any, attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
     """Both masks as one term of the scores; what is appended may be looked at."""
     batch, heads, length, _ = q.shape
-    appended = (layer.bias_k is not None) + layer.add_zero_attn
+    appended = (layer.bias_k is not None) + bool(layer.add_zero_attn)
     width = k.shape[2] - appended
     mask = additive_mask(attn_mask, "attn_mask", q.dtype)
     if mask is not None:

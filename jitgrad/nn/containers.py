@@ -173,10 +173,10 @@ class ModuleDict(Module):
         modules: the first members.
     """
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
-        for name, module in (modules or {}).items():
-            self.add_module(name, module)
+        if modules is not None:
+            self.update(modules)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._modules:

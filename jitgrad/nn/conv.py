@@ -6,7 +6,7 @@ Must not know: how a convolution runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jitgrad.dtypes import DType
@@ -24,8 +24,12 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def times(value: Size, count: int) -> tuple[int, ...]:
-    """One number for each of ``count`` dimensions."""
-    return (value,) * count if isinstance(value, int) else tuple(value)
+    """One number for each of ``count`` dimensions. TypeError for what is no number and no list."""
+    if isinstance(value, int):
+        return (value,) * count
+    if not isinstance(value, Iterable):
+        raise TypeError(f"expected an int or {count} ints, but got {type(value).__name__}")
+    return tuple(value)
 
 
 class ConvNd(Module):

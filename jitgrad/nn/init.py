@@ -19,7 +19,7 @@ import numpy as np
 
 from jitgrad.dtypes import int64
 from jitgrad.functions import from_numpy
-from jitgrad.functions.drawing import draw_array
+from jitgrad.functions.drawing import draw_array, number_text
 from jitgrad.grad_mode import no_grad
 from jitgrad.tensor import Tensor
 
@@ -148,6 +148,11 @@ class _Draw:
         return draw_array(*self._place, "normal", float(mean), float(std))
 
     def uniform(self, low: float, high: float) -> Any:
+        if not low <= high or not math.isfinite(low - high):
+            raise RuntimeError(
+                "uniform_ expects to return a [from, to) range, but found "
+                f"from={number_text(low)} > to={number_text(high)}"
+            )
         return draw_array(*self._place, "uniform", float(low), float(high))
 
 
@@ -165,17 +170,17 @@ def _rejected(draw: _Draw, mean: float, std: float, a: float, b: float) -> Any:
     kind = draw.dtype.np.type
     log_peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
 
-    def accepted(values: Any) -> Any:
+    def refused(values: Any) -> Any:  # NaN is not: it would have no end
         height = ((values - kind(mean)) / kind(std)) ** 2 * kind(-0.5) - kind(log_peak)
         with np.errstate(divide="ignore"):
-            return np.log(draw.uniform(0.0, 1.0)) <= height
+            return np.log(draw.uniform(0.0, 1.0)) > height
 
     values = draw.uniform(a, b)
-    is_missing = ~accepted(values)
+    is_missing = refused(values)
     while is_missing.any():
         candidates = draw.uniform(a, b)
         values = np.where(is_missing, candidates, values)
-        is_missing &= ~accepted(candidates)
+        is_missing &= refused(candidates)
     return values
 
 
@@ -294,6 +299,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     """
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
+    _check_number("normal_", "std", std)
     rows, columns = tensor.shape
     values = draw_array((rows, columns), tensor.dtype, generator, "normal", 0.0, float(std))
     for column in range(columns):

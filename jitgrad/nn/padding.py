@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.nn import functional as F
+from jitgrad.nn.conv import times
 from jitgrad.nn.module import Module
 from jitgrad.tensor import Tensor
 
@@ -34,9 +35,7 @@ Widths = int | Sequence[int]
 
 
 def _widths(padding: Widths, dims: int) -> tuple[int, ...]:
-    if isinstance(padding, int):
-        return (padding,) * (2 * dims)
-    return tuple(padding)
+    return times(padding, 2 * dims)
 
 
 class _Pad(Module):

@@ -37,6 +37,8 @@ class Parameter(Tensor):
     __torch_function__: Any = classmethod(disabled_torch_function)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if not isinstance(data, Tensor | None):
+            raise TypeError(f"a Parameter is made of a Tensor, not of {type(data).__name__}")
         with no_grad():
             source = Tensor() if data is None else data.detach()
         source._sync()

@@ -8,6 +8,7 @@ from jitgrad.dtypes import DType
 from jitgrad.functions import full
 from jitgrad.nn import functional as F
 from jitgrad.nn import init as initial
+from jitgrad.nn.conv import times
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.tensor import Tensor
@@ -79,7 +80,7 @@ class PReLU(Module):
     ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
-        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+        self.weight = Parameter(full(times(num_parameters, 1), init, device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
         """Back to where they started."""

@@ -229,7 +229,7 @@ def _zero_rule(c: RuleContext, g: Any) -> Any:
 
 
 def _np_trunc_divide(x: Any, y: Any) -> Any:
-    if x.dtype.kind == "f":
+    if any(np.asarray(v).dtype.kind == "f" for v in (x, y)):
         return np.trunc(x / y)
     quotient = np.floor_divide(x, y)
     return quotient + ((quotient < 0) & (quotient * y != x))
@@ -432,6 +432,7 @@ def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
         if hasattr(other, "dtype") and dtype_of(other) is not dtype_of(x):
             own, found = (dtype_of(v).c_name for v in (x, other))
             raise RuntimeError(f"expected dtype {own} for `{what}` but got dtype {found}")
+    check_fits(weight, dtype_of(x))
     shape = broadcast("lerp", *map(shape_of, (x, end, weight)))
     if dtype_of(x).category < FLOATING:
         kernel = "lerp_kernel_tensor" if hasattr(weight, "shape") else "lerp_kernel_scalar"
@@ -470,7 +471,14 @@ def _addcdiv_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
             "Integer division with addcdiv is no longer supported; use (input + value * trunc(tensor1 / tensor2)) or "
             "(input + value * tensor1 / tensor2.float()) instead."
         )
-    return make_aval(broadcast("addcdiv", *map(shape_of, (x, t1, t2))), result_dtype(x, t1, t2))
+    dtype = result_dtype(x, t1, t2)
+    check_fits(value, dtype)
+    return make_aval(broadcast("addcdiv", *map(shape_of, (x, t1, t2))), dtype)
+
+
+def _addcmul_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
+    check_fits(value, result_dtype(x, t1, t2))
+    return make_aval(broadcast("addcmul", *map(shape_of, (x, t1, t2))), result_dtype(x, t1, t2, value))
 
 
 _define_binary(
@@ -483,6 +491,7 @@ _define_binary(
         Vjp(lambda c, g, t1, value: g * (t1 * value), (1, 3)),
         None,
     ],
+    aval=_addcmul_aval,
     n=4,
     exact=True,
     numbers=(3,),

@@ -65,7 +65,7 @@ def _index_add_aval(x: Aval, index: Aval, source: Aval, dim: int) -> Aval:
         raise RuntimeError(
             f"index_add_(): Number of indices ({count}) should be equal to source.size(dim): ({rows}), for dim: {d}"
         )
-    if _without(x.shape, d) != _without(source.shape, d):
+    if _without(x.shape, d) != _without(source.shape, d) or (x.ndim and not source.ndim):
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
             f"self.shape = {list(x.shape)} source.shape = {list(source.shape)}"
@@ -206,16 +206,17 @@ def _np_index_fill(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 def _np_index_fill_into(x: Any, index: Any, value: Any, dim: int) -> None:
     number = np.asarray(np_operand(value, dtype_of(x)))
+    whole = x if x.ndim else x.reshape(1)  # a view
     try:
-        x[_rows(x, index, dim) if x.ndim else ...] = number
+        whole[_rows(whole, index, dim)] = number
     except IndexError as error:
         raise out_of_bounds(error) from None
 
 
 def _lower_index_fill(b: Any, x: Any, index: Any, value: Any, dim: int) -> Any:
-    number = operand(b, value, x.dtype)
     if not x.shape:
-        return number
+        return b.reshape(_lower_index_fill(b, b.reshape(x, (1,)), index, value, 0), ())
+    number = operand(b, value, x.dtype)
     d, rows = wrap_dim(dim, len(x.shape)), b.reshape(index, (numel(index.shape),))
     return lower_scatter(b, "set", x, b.expand(number, (*x.shape[:d], *rows.shape, *x.shape[d + 1 :])), [rows], (d,))
 

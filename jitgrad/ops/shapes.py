@@ -42,11 +42,13 @@ __all__ = [
     "exact_operand",
     "float_dtype",
     "is_number",
+    "no_such_dim",
     "np_cast",
     "np_exact_operand",
     "np_operand",
     "number_like",
     "numel",
+    "of_dim",
     "operand",
     "reduced_shape",
     "refuse",
@@ -283,6 +285,22 @@ def wrap_dim(dim: int, rank: int) -> int:
             f"Dimension out of range (expected to be in range of [{-extent}, {extent - 1}], but got {dim})"
         )
     return dim + extent if dim < 0 else dim
+
+
+def no_such_dim(dim: int, rank: int) -> Exception:
+    """What is raised for a dimension that a tensor does not have, also where it has none at all."""
+    try:
+        wrap_dim(dim, rank)
+    except (IndexError, ValueError) as error:
+        return error
+    return IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+
+
+def of_dim(numbers: tuple[int, ...], dim: int) -> int:
+    """The number of a dimension; IndexError if there is no such."""
+    if not -len(numbers) <= dim < len(numbers):
+        raise no_such_dim(dim, len(numbers))
+    return numbers[dim]
 
 
 def wrap_dims(dim: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:

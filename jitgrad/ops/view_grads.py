@@ -136,6 +136,10 @@ define(
 # --- unfold(x, dim, size, step): sliding windows ---
 
 
+_LONG_STRIDE = 1 << 58
+"""64 bits do not count the bytes of a stride like this."""
+
+
 def _unfold_aval(x: Aval, dim: int, size: int, step: int) -> Aval:
     d = wrap_dim(dim, x.ndim)
     extent = x.shape[d] if x.ndim else 1
@@ -149,6 +153,8 @@ def _unfold_aval(x: Aval, dim: int, size: int, step: int) -> Aval:
     if not x.ndim:
         return make_aval((size,), x.dtype, (1,), x.offset)
     own = x.stride[d]
+    if own * step >= _LONG_STRIDE:
+        step = extent + 1  # it has one window, too
     return make_aval(shape, x.dtype, (*x.stride[:d], own * step, *x.stride[d + 1 :], own), x.offset)
 
 

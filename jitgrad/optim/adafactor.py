@@ -47,6 +47,8 @@ class Adafactor(DenseOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
+        if not isinstance(eps, list | tuple) or len(eps) != 2:
+            raise TypeError(f"eps should be two numbers but is: {eps}")
         for is_right, text in (
             (lr >= 0.0, f"Learning rate should be >= 0 but is: {lr}"),
             (beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}"),

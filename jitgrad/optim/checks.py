@@ -19,6 +19,8 @@ def check_nonnegative(options: Mapping[str, Any]) -> None:
 
 def check_betas(betas: tuple[float, float]) -> None:
     """ValueError unless both are in [0, 1)."""
+    if not isinstance(betas, list | tuple) or len(betas) != 2:
+        raise ValueError(f"betas must be two numbers, but are {betas!r}")
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")

@@ -179,8 +179,9 @@ class CyclicLR(LRScheduler):
             for group, rate in zip(optimizer.param_groups, lowest, strict=True):
                 group["lr"] = rate
         self.max_lrs = per_group(optimizer, "max_lr", max_lr)
-        self.total_size = float(step_size_up + (step_size_up if step_size_down is None else step_size_down))
-        self.step_ratio = step_size_up / self.total_size
+        up = _as_float("step_size_up", step_size_up)
+        self.total_size = up + (up if step_size_down is None else _as_float("step_size_down", step_size_down))
+        self.step_ratio = up / self.total_size
         self.mode, self.gamma, self.cycle_momentum = mode, gamma, cycle_momentum
         self.scale_mode = scale_mode if scale_fn else "iterations" if mode == "exp_range" else "cycle"
         self.scale_fn = scale_fn
@@ -209,6 +210,14 @@ class CyclicLR(LRScheduler):
         if self.mode == "triangular":
             return 1.0
         return 0.5 ** (at - 1) if self.mode == "triangular2" else self.gamma**at
+
+
+def _as_float(name: str, x: Any) -> float:
+    """A number of steps. ValueError or TypeError for what is none."""
+    try:
+        return float(x)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must be a number, but is {x!r}") from None
 
 
 def _prepare_momentum(optimizer: Optimizer, low: Any, high: Any, is_new: bool) -> None:

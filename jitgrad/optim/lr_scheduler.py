@@ -64,6 +64,8 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """See ``LRScheduler``."""
+        if self.last_epoch not in self.milestones:
+            return self.get_last_lr()
         return self._scaled(self.gamma ** self.milestones[self.last_epoch])
 
     def _closed_form(self) -> list[float]:
@@ -127,9 +129,9 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """See ``LRScheduler``."""
-        left = self.total_iters - self.last_epoch
-        if self.last_epoch == 0 or left < 0:
+        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
             return self.get_last_lr()
+        left = self.total_iters - self.last_epoch
         return self._scaled((left / (left + 1)) ** self.power)
 
     def _closed_form(self) -> list[float]:

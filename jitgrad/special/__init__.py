@@ -88,7 +88,7 @@ def ndtr(input: Any) -> Any:
     return (1 + erf(input / math.sqrt(2.0))) * 0.5
 
 
-def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(x) / sum(exp(x)) along ``dim``."""
     return _softmax(input, dim, dtype)
 

@@ -71,7 +71,7 @@ def compare(theirs: BaseException | None, ours: BaseException | None) -> tuple[s
     if same:
         return "refused", ""
     try:
-        check_meant(ours)
+        check_meant(ours, is_strict=theirs is None)
     except Inside as inside:
         return "inside", f"{inside} instead of {_text(theirs)}"
     if theirs is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -51,12 +52,32 @@ def test_kinds_of_outcomes() -> None:
     assert compare(KeyError("x"), bare)[0] == "refused"
 
 
+def test_pythons_words_will_do_only_where_pytorch_refuses_too() -> None:
+    with pytest.raises(TypeError) as caught:  # jitgrad compares what it is given
+        jg.optim.lr_scheduler.LinearLR(jg.optim.SGD([jg.ones(1)], lr=0.1), start_factor="x")
+    pythons = caught.value
+    assert compare(TypeError("x"), pythons)[0] == "refused"
+    assert compare(ValueError("x"), pythons)[0] == "other"
+    assert compare(None, pythons)[0] == "inside"
+
+
 def test_what_has_no_end_or_dies_is_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(against_torch, "BUDGET_S", 1)
     monkeypatch.setattr(against_torch, "THEIR_BUDGET_S", 0.5)
     texts = ["jg.ones(2)", "__import__('os').abort()", "jg.ones(3)", "[x for x in iter(int, 1)]", "jg.ones(4)"]
     kinds = [kind for _, kind, _ in beside(texts)]
     assert kinds == ["survived", "inside", "survived", "inside", "survived"]
+
+
+def test_what_the_long_form_has_found_is_answered() -> None:
+    """One call or more of each class that had come out of the inside: ``found_calls.txt``."""
+    calls = Path(__file__).with_name("found_calls.txt").read_text().splitlines()
+    found = list(beside(calls))
+    counts = Counter(kind for _, kind, _ in found)
+    print({"tried": len(found), **counts})
+    assert len(found) == len(calls) > 150
+    assert [row for row in found if row[1] == "inside"] == []
+    assert counts["survived"] + counts["refused"] > 0.7 * len(found)
 
 
 def test_a_sample_of_wrong_arguments_is_refused_in_words() -> None:

@@ -144,7 +144,15 @@ def invert_permutation(permutation: Any) -> Any:
 
 
 def _numbers(lengths: Any) -> list[int]:
-    return [int(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+    """The lengths as ints. TypeError for what is no vector of numbers."""
+    numbers = lengths.tolist() if isinstance(lengths, Tensor) else lengths
+    if not isinstance(numbers, Iterable) or isinstance(numbers, str | bytes | dict):
+        raise TypeError(f"'lengths' must be numbers, but got {type(lengths).__name__}")
+    numbers = list(numbers)
+    for n in numbers:
+        if not isinstance(n, int | float | np.number) and not (isinstance(n, Tensor) and not n.ndim):
+            raise TypeError(f"'lengths' must be numbers, but there is an element of type {type(n).__name__}")
+    return [int(n) for n in numbers]
 
 
 def pack_padded_sequence(
@@ -159,8 +167,15 @@ def pack_padded_sequence(
         enforce_sorted: sequences come in order of falling length; else they are sorted here.
 
     Raises:
-        RuntimeError: lengths that are not positive, not sorted, or not one per sequence.
+        RuntimeError: lengths that are not positive, not sorted, longer than L, or not one per sequence.
+        TypeError: another kind of argument.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"pack_padded_sequence(): argument 'input' must be Tensor, not {type(input).__name__}")
+    if isinstance(lengths, Tensor) and lengths.ndim != 1:
+        raise RuntimeError(f"'lengths' argument should be a 1D tensor, but got {lengths.ndim}D")
+    if not input.numel() or input.ndim < 2:
+        raise RuntimeError(f"Cannot pack empty tensors, and none of less than two dimensions: {list(input.shape)}")
     lengths = lengths.to(int64) if isinstance(lengths, Tensor) else tensor(_numbers(lengths), dtype=int64)
     batch = 0 if batch_first else 1
     order = None
@@ -170,13 +185,13 @@ def pack_padded_sequence(
         input = input.index_select(batch, order)
     numbers = _numbers(lengths)
     steps = input.transpose(0, 1) if batch_first else input
-    _check_lengths(numbers, steps.shape[1])
+    _check_lengths(numbers, *steps.shape[:2])
     sizes = [sum(n > t for n in numbers) for t in range(numbers[0])]
     data = cat([steps[t, :size] for t, size in enumerate(sizes)])
     return PackedSequence(data, tensor(sizes, dtype=int64), order, None)
 
 
-def _check_lengths(numbers: list[int], batch: int) -> None:
+def _check_lengths(numbers: list[int], longest: int, batch: int) -> None:
     if not numbers:
         raise RuntimeError("Cannot pack empty tensors.")
     if len(numbers) != batch:
@@ -188,6 +203,8 @@ def _check_lengths(numbers: list[int], batch: int) -> None:
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
         )
+    if max(numbers) > longest:
+        raise RuntimeError(f"a length in 'lengths' is {max(numbers)}, but the sequences have {longest} steps")
     if any(a < b for a, b in itertools.pairwise(numbers)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
@@ -264,6 +281,9 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    for nr, x in enumerate(members):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {nr} in argument 0, but got {type(x).__name__}")
     if not all(x.ndim for x in members):
         raise RuntimeError("pad_sequence: expected sequences of at least 1 dimension, but got one of none")
     longest = max(x.shape[0] for x in members)

@@ -99,7 +99,7 @@ def assign(x: Any, index: Any, value: Any) -> bool:
             return _is_written(x, index, given)
     try:
         target[index] = given
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, OverflowError):
         return False  # nothing is written: the general way says what is wrong
     _count(x)
     return True

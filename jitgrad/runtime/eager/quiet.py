@@ -59,7 +59,7 @@ def has_context() -> bool:
     return isinstance(quiet.context, contextvars.Context)
 
 
-TROUBLES = (RuntimeError, MemoryError, ValueError)
+TROUBLES = (RuntimeError, MemoryError, ValueError, OverflowError)
 """What ``run_anyway`` looks at."""
 
 
@@ -84,6 +84,7 @@ def run_anyway(error: Exception, function: Callable[..., Any], *args: Any) -> An
 
     Raises:
         RuntimeError: NumPy got no memory, or would have to count its bytes by more than 64 bits: as a kernel says it.
+        ValueError: an argument is an integer of more than 64 bits.
         Exception: any other error, as it is.
     """
     if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
@@ -93,6 +94,8 @@ def run_anyway(error: Exception, function: Callable[..., Any], *args: Any) -> An
             raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: {error}") from None
         if str(error).startswith(("array is too big", "Maximum allowed", "arange: cannot compute length")):
             raise RuntimeError(f"Storage size calculation overflowed: {error}") from None
+        if isinstance(error, OverflowError) and "Python int too large" in str(error):
+            raise ValueError(f"Overflow when unpacking long long: {error}") from None
         raise error
     finally:
         del error  # it refers to this frame: if that referred to the error, both would live on

@@ -29,6 +29,7 @@ from jitgrad.abi import (
 )
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
+from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.user_line import let_through
 
 __all__ = ["STATE_NBYTES", "Twister", "install_opener", "is_native", "use_numpy"]
@@ -159,7 +160,7 @@ class Twister:
 
     def array(self, count: int, kind: int, dtype: Any, a: float = 0.0, b: float = 1.0) -> Any:
         """``fill`` into a new array."""
-        out = np.empty(count, dtype)
+        out = run_quietly(np.empty, count, dtype)
         if count:
             self.fill(_address_of(out), count, kind, a, b)
         return out

@@ -121,6 +121,8 @@ def make_grads(roots: Sequence[Any], grads: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(root, Edge):
             if grad is None:
                 raise RuntimeError("a gradient edge as a root needs its gradient to be given")
+        elif not isinstance(root, TensorBase):
+            raise TypeError(f"a root must be a Tensor or a gradient edge, but number {index} is {type(root).__name__}")
         elif grad is not None:
             _check_given(index, root, grad)
         elif root._requires_grad:
