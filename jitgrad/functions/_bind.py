@@ -53,9 +53,7 @@ def operator(function: Callable[[Any, Any], Any], is_reflected: bool = False) ->
 
 
 def ints(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """``f(x, 2, 3)``, ``f(x, (2, 3))`` and ``f(x, [2, 3])`` mean the same. TypeError for a bool: ``True == 1``."""
-    found = tuple(args[0]) if len(args) == 1 and not isinstance(args[0], int) else args
-    for n in found:
-        if n is True or n is False:
-            raise TypeError(f"sizes must be tuple of ints, but found element of type bool: {found}")
-    return found
+    """``f(x, 2, 3)``, ``f(x, (2, 3))`` and ``f(x, [2, 3])`` mean the same."""
+    if len(args) == 1 and not isinstance(args[0], int):
+        return tuple(args[0])
+    return args

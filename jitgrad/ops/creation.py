@@ -33,10 +33,18 @@ def _full_aval(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
     return make_aval(_checked_shape(shape), dtype)
 
 
+def _np_full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    number = dtype.number(value) if dtype.is_short else value
+    try:
+        return np.full(shape, number, dtype.np)
+    except TypeError:  # True passes for a 1 that was met before
+        return np.full(tuple(map(int, shape)), number, dtype.np)
+
+
 define(
     "full",
     aval=_full_aval,
-    numpy=lambda value, shape, dtype: np.full(shape, dtype.number(value) if dtype.is_short else value, dtype.np),
+    numpy=_np_full,
     lower=lambda b, value, shape, dtype: b.expand(operand(b, value, dtype), shape),
 )
 
