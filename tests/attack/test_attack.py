@@ -117,6 +117,37 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a window without end": (lambda: jg.signal.windows.hann(10**18), "RuntimeError: "),
     "65 bits": (lambda: jg.linalg.vecdot(jg.ones(3), jg.ones(3), dim=2**63), "ValueError: Overflow when unpacking"),
     "endless layers": (lambda: jg.nn.GRU(1, 1, num_layers=2**40), "ValueError: GRU: num_layers="),
+    "no such stride": (lambda: jg.ones(2, 3).stride(7), "IndexError: Dimension out of range"),
+    "no edges": (lambda: jg.histogram(jg.ones(3), jg.zeros(0)), "RuntimeError: torch.histogramdd: bins tensor should"),
+    "other batches": (
+        lambda: jg.linalg.solve(jg.eye(3).expand(2, 3, 3), jg.ones(4, 3, 5)), "RuntimeError: The size of tensor a",
+    ),
+    "beyond one element": (
+        lambda: jg.tensor(1.0).index_fill(0, jg.tensor([1]), 2.0), "IndexError: index 1 is out of bounds",
+    ),
+    "rows of a number": (
+        lambda: jg.ones(2).index_add(0, jg.tensor([0]), jg.tensor(1.0)), "RuntimeError: source tensor shape must match",
+    ),
+    "another new extent": (
+        lambda: jg.ones(2).repeat_interleave(jg.tensor([1, 2]), output_size=7),
+        "RuntimeError: repeat_interleave: Invalid output_size",
+    ),
+    "a complex weight": (
+        lambda: jg.ones(2).addcdiv_(jg.ones(2), jg.ones(2), value=1j), "RuntimeError: value cannot be converted",
+    ),
+    "half of the statistics": (
+        lambda: F.batch_norm(jg.ones(2, 3), None, jg.ones(3), training=True),
+        "ValueError: running_mean and running_var",
+    ),
+    "statistics of other channels": (
+        lambda: F.instance_norm(jg.ones(2, 3, 4), weight=jg.ones(1)), "RuntimeError: weight should contain 3 elements",
+    ),
+    "a root that is none": (lambda: jg.autograd.backward([None], [jg.ones(())]), "TypeError: a root must be a Tensor"),
+    "no groups": (lambda: F.group_norm(jg.ones(1, 6, 3), 0), "RuntimeError: Expected num groups to be greater"),
+    "random complex integers": (lambda: jg.randint(0, 5, (2,), dtype=jg.complex64), "RuntimeError: check_random"),
+    "lengths beyond the end": (
+        lambda: jg.nn.utils.rnn.pack_padded_sequence(jg.ones(3, 2, 1), [2**40, 1]), "RuntimeError: a length in",
+    ),
     "short integers by 0": (lambda: jg.ones(3, dtype=jg.uint8) // 256, "RuntimeError: ZeroDivisionError"),
 }
 
@@ -184,6 +215,13 @@ def test_what_was_found_is_right(mode: str) -> None:
             before, now = now, 2 * x * now - before
         polynomial = getattr(jg.special, f"chebyshev_polynomial_{name}")
         assert jg.allclose(run(lambda x, f=polynomial: f(x, 5000))(x), now, rtol=1e-8, atol=1e-8)
+    assert run(lambda x: x.unfold(1, 2, 2**62))(jg.ones(3, 4)).shape == (3, 1, 2)
+    assert run(lambda x: jg.div(7, x, rounding_mode="trunc"))(jg.tensor(-3.5)).item() == -2
+    assert run(lambda x: F.scaled_dot_product_attention(x, x, jg.ones(3, 2)))(jg.zeros(3, 0)).tolist() == [[1, 1]] * 3
+    assert run(lambda x: jg.norm(x, jg.tensor(1.0)))(jg.ones(4)).item() == 4
+    assert run(lambda x: F.lp_pool1d(x, 1.0, jg.tensor(2)))(jg.ones(1, 1, 4)).tolist() == [[[2, 2]]]
+    assert run(lambda x: jg.split(x, [], 1))(jg.zeros(3, 0)) == ()
+    assert run(lambda x: jg.nn.init.trunc_normal_(x, float("nan")).isfinite().all())(jg.empty(2, 3)).item()
     assert run(lambda x: jg.xlogy(x, 1e308))(jg.ones(2)).tolist() == [float("inf")] * 2
     assert run(lambda x: jg.special.xlog1py(x, 1e308))(jg.ones(2)).tolist() == [float("inf")] * 2
     assert run(lambda x: jg.special.legendre_polynomial_p(x, 1e38))(jg.ones(2)).tolist() == [0, 0]
