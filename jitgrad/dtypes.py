@@ -379,7 +379,7 @@ class iinfo:
 
     def __init__(self, dtype: DType) -> None:
         dtype = as_dtype(dtype)
-        if dtype.category is not INTEGER:
+        if dtype is None or dtype.category is not INTEGER:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{dtype!r}'")
         known = np.iinfo(dtype.np)
         self.dtype, self.bits, self.max, self.min = dtype.name, known.bits, int(known.max), int(known.min)

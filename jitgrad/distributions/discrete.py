@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 
+_NO_COUNT = object()
+"""There is no number of trials: what None is not, which somebody may have given."""
+
+
 def _check_one_of(probs: Any, logits: Any) -> None:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
@@ -64,11 +68,11 @@ class _Trials(Distribution):
 
     arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
 
-    def _set(self, probs: Any, logits: Any, total_count: Any = None) -> Any:
+    def _set(self, probs: Any, logits: Any, total_count: Any = _NO_COUNT) -> Any:
         """Broadcast the parameters; the one that was given."""
         _check_one_of(probs, logits)
         name, given = ("logits", logits) if probs is None else ("probs", probs)
-        if total_count is None:
+        if total_count is _NO_COUNT:
             (given,) = broadcast_all(given)
         else:
             count, given = broadcast_all(total_count, given)
@@ -223,8 +227,6 @@ class Binomial(_Trials):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if total_count is None:
-            raise ValueError("Binomial: total_count must be a number or a tensor, but is None")
         super().__init__(self._set(probs, logits, total_count).shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

@@ -394,10 +394,10 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The shape that tensors of these shapes broadcast to; an int is a shape of one dimension."""
+    """The shape that tensors of these shapes broadcast to; an int is a shape of one dimension. RuntimeError if none."""
     for s in shapes:
         if not isinstance(s, int | tuple | list):
-            raise TypeError(f"broadcast_shapes(): shapes must be ints, tuples or lists, not {type(s).__name__}")
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {s}")
     rows = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     return Size(broadcast("broadcast_shapes", *rows) if rows else ())
 

@@ -19,7 +19,7 @@ from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.normalization import check_norm_dtypes
+from jitgrad.ops.normalization import check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import refuse, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
@@ -27,7 +27,6 @@ from jitgrad.state import autocasts, state
 __all__ = [
     "avg_pool2d",
     "batch_norm",
-    "check_channels",
     "conv2d",
     "embedding",
     "layer_norm",
@@ -155,12 +154,6 @@ def _per_channel(
     if weight is not None:
         out = out * reshape(weight, per_channel)
     return out if bias is None else out + reshape(bias, per_channel)
-
-
-def check_channels(name: str, given: Any, channels: int) -> None:
-    """RuntimeError unless there is one element per channel, or None."""
-    if given is not None and given.numel() != channels:
-        raise RuntimeError(f"{name} should contain {channels} elements not {given.numel()}")
 
 
 def _move_statistics(running_mean: Any, running_var: Any, mean: Any, var: Any, momentum: float, count: int) -> None:

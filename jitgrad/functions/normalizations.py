@@ -11,8 +11,8 @@ from typing import Any
 from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import batch_norm, check_channels
-from jitgrad.ops.normalization import check_norm_dtypes
+from jitgrad.functions.layers import batch_norm
+from jitgrad.ops.normalization import check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import numel, refuse
 from jitgrad.ops.table import OPS
 

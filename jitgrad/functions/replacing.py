@@ -130,6 +130,8 @@ def set_(self: Any, source: Any = None, storage_offset: Any = None, size: Any = 
 def _through(source: Any, offset: int, size: tuple[int, ...], stride: Any) -> Any:
     """A tensor over the memory of ``source`` in another layout. RuntimeError if that goes beyond it."""
     source._sync()
+    if stride is not None and len(stride) != len(size):
+        raise RuntimeError(f"unequal size length ({len(size)}) and stride length ({len(stride)})")
     aval = make_aval(size, source._aval.dtype, None if stride is None else tuple(stride), offset)
     check_inside(aval, source._storage.nbytes)
     return new_tensor(aval.on(source._aval.device), source._storage)

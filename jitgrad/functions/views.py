@@ -15,7 +15,7 @@ from jitgrad.dtypes import INTEGER, DType, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import is_dense
+from jitgrad.ops.aval import check_allocatable, is_dense, make_aval
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
@@ -471,6 +471,8 @@ def _repeat_each(input: Any, repeats: Any, dim: int | None) -> Any:
     counts = repeats._ndarray()
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
+    total = int(counts.sum(dtype=np.float64)) * (1 if counts.size == extent else extent)
+    check_allocatable([make_aval((total,), int64)])
     rows = run_quietly(np.repeat, np.arange(extent), counts if counts.size == extent else counts.reshape(-1)[:1])
     return door.apply(OPS["index_select"], input, tensor(rows, device=input.device), d)
 

@@ -59,6 +59,8 @@ def householder_product(A: Any, tau: Any) -> Any:
     name = "torch.linalg.householder_product"
     if A.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if not tau.ndim:
+        raise RuntimeError(f"{name}: tau must have at least 1 dimension.")
     m, n = A.shape[-2:]
     if m < n:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
@@ -112,6 +114,8 @@ def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
     for name, x in (("input", input), ("other", other)):
         if x.ndim < 2:
             raise RuntimeError(f"torch.ormqr: {name} must have at least 2 dimensions.")
+    if not tau.ndim:
+        raise RuntimeError("torch.ormqr: tau must have at least 1 dimension.")
     check_same_dtype("torch.ormqr", input, tau, other)
     refuse("ormqr_cpu", input, (*WHOLE, *HALVES))
     side = -2 if left else -1
@@ -119,8 +123,8 @@ def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
-    if tau.shape[-1] > input.shape[-1]:
-        raise RuntimeError("torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]")
+    if tau.shape[-1] != min(other.shape[side], input.shape[-1]):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     if input.ndim - tau.ndim != 1:
         raise RuntimeError(
             f"torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} "

@@ -17,11 +17,17 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import contiguous_dims, reduced_shape, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["check_norm_dtypes"]
+__all__ = ["check_channels", "check_norm_dtypes"]
 
 
 def _dims(rank: int, trailing: int) -> tuple[int, ...]:
     return tuple(range(rank - trailing, rank))
+
+
+def check_channels(name: str, given: Any, channels: int) -> None:
+    """RuntimeError unless there is one element per channel, or None."""
+    if given is not None and given.numel() != channels:
+        raise RuntimeError(f"{name} should contain {channels} elements not {given.numel()}")
 
 
 def check_norm_dtypes(name: str, x: Aval, *parameters: Aval | None) -> None:

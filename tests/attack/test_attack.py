@@ -148,6 +148,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "lengths beyond the end": (
         lambda: jg.nn.utils.rnn.pack_padded_sequence(jg.ones(3, 2, 1), [2**40, 1]), "RuntimeError: a length in",
     ),
+    "a factor without dimensions": (
+        lambda: jg.orgqr(jg.eye(3), jg.tensor(1.5)), "RuntimeError: torch.linalg.householder_product: tau must",
+    ),
+    "fewer reflections": (
+        lambda: jg.ormqr(jg.ones(3, 3), jg.ones(2), jg.ones(3, 3)), "RuntimeError: torch.ormqr: tau.shape[-1] must be",
+    ),
+    "repeats that nobody counts": (
+        lambda: jg.ones(2).repeat_interleave(jg.tensor([2**62])), "RuntimeError: Storage size calculation overflowed",
+    ),
+    "strides of another rank": (
+        lambda: jg.ones(3).set_(jg.ones(9), 0, (3,), (3, 1)), "RuntimeError: unequal size length (1) and stride length",
+    ),
+    "no trials": (
+        lambda: jg.distributions.NegativeBinomial(None, probs=jg.tensor([0.5])), "ValueError: Input arguments must",
+    ),
+    "limits of nothing": (lambda: jg.iinfo(None), "TypeError: torch.iinfo() requires an integer input type"),
     "short integers by 0": (lambda: jg.ones(3, dtype=jg.uint8) // 256, "RuntimeError: ZeroDivisionError"),
 }
 
@@ -215,6 +231,7 @@ def test_what_was_found_is_right(mode: str) -> None:
             before, now = now, 2 * x * now - before
         polynomial = getattr(jg.special, f"chebyshev_polynomial_{name}")
         assert jg.allclose(run(lambda x, f=polynomial: f(x, 5000))(x), now, rtol=1e-8, atol=1e-8)
+    assert run(jg.poisson)(jg.full((2,), float("inf"))).tolist() == [float("inf")] * 2
     assert run(lambda x: x.unfold(1, 2, 2**62))(jg.ones(3, 4)).shape == (3, 1, 2)
     assert run(lambda x: jg.div(7, x, rounding_mode="trunc"))(jg.tensor(-3.5)).item() == -2
     assert run(lambda x: F.scaled_dot_product_attention(x, x, jg.ones(3, 2)))(jg.zeros(3, 0)).tolist() == [[1, 1]] * 3

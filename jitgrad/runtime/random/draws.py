@@ -238,6 +238,8 @@ class _Draws:
 
 
 def _events(rate: float, draws: _Draws) -> float:
+    if rate == math.inf:
+        return rate
     if rate >= _NEW_RATE:
         return _events_by_rejection(rate, draws)
     if rate == 0.0:
