@@ -236,6 +236,8 @@ def _fraction(a: Any, x: Any) -> Any:
     return h
 
 
+_NOTHING = -800.0
+"""The exponential of less is 0."""
 _lgamma = np.frompyfunc(math.lgamma, 1, 1)
 
 
@@ -245,8 +247,9 @@ def _both(a: Any, x: Any) -> tuple[Any, Any, Any]:
     u, v = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
     log_scale = u * np.log(v) - v - np.asarray(_lgamma(u), np.float64)
     is_low = v < u + 1
+    is_idle = is_low | (log_scale < _NOTHING)  # far out the fraction would not settle, and is taken times 0
     low = np.exp(log_scale) / u * _series(u, np.where(is_low, v, 0.0))
-    high = np.exp(log_scale) * _fraction(u, np.where(is_low, u + 2, v))
+    high = np.exp(log_scale) * _fraction(u, np.where(is_idle, u + 2, v))
     return np.where(is_low, low, 1 - high), np.where(is_low, 1 - low, high), inside
 
 
