@@ -113,8 +113,8 @@ def _names() -> dict[str, list[tuple[str, str, bool]]]:
     }  # fmt: skip
     found = {}
     for place, module in places.items():
-        helpers = set(dir(module)) - set(module.__all__) if place == "jg.signal.windows" else set()
-        for name in sorted(set(dir(module)) - helpers):
+        is_small = place in ("jg.linalg", "jg.special", "jg.fft", "jg.signal.windows")  # there are helpers in them
+        for name in sorted(module.__all__ if is_small else dir(module)):
             function = getattr(module, name, None)
             if name.startswith("_") or name in _LEFT_OUT or isinstance(function, type):
                 continue
