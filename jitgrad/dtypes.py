@@ -306,11 +306,10 @@ def set_default_dtype(d: DType) -> None:
 
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype both operands convert to, as ``torch.promote_types``."""
-    both = as_dtype(type1), as_dtype(type2)
-    for nr, dtype in enumerate(both, 1):
-        if not isinstance(dtype, DType):
-            raise TypeError(f"promote_types(): argument 'type{nr}' must be a dtype, not {type(dtype).__name__}")
-    return _PROMOTED[both]
+    try:
+        return _PROMOTED[as_dtype(type1), as_dtype(type2)]
+    except KeyError:
+        raise TypeError(f"promote_types(): arguments must be dtypes, not {type1} and {type2}") from None
 
 
 def dtype_of_scalar(value: bool | int | float | complex) -> DType:

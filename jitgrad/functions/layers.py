@@ -375,8 +375,6 @@ def _windows(name: str, kernel_size: Any, stride: Any, padding: Any) -> tuple[tu
     kernel = _window(name, "kernel_size", kernel_size)
     step = kernel if is_unset(stride) else _window(name, "stride", stride)
     around = _window(name, "padding", padding)
-    if max(*kernel, *step, *around) >= 1 << 63:
-        raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {max(*kernel, *step, *around)}")
     if min(kernel) <= 0:
         raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {list(kernel)}")
     if 0 in step:

@@ -40,6 +40,8 @@ def _pooled_shape(x: Aval, kernel: Pair, stride: Pair, padding: Pair) -> tuple[i
             f"pad should be at most half of effective kernel size, but got pad={padding[0]}, kernel_size={kernel[0]} "
             "and dilation=1"
         )
+    if max(*kernel, *stride, *padding) >= 1 << 63:
+        raise ValueError(f"Overflow when unpacking long long: 64 bits do not hold {max(*kernel, *stride, *padding)}")
     out = _out(x.shape, kernel, stride, padding)
     if min(out) <= 0:
         raise RuntimeError(
