@@ -52,9 +52,14 @@ class Refusing:
 
     def stand_in(self, module: Any) -> None:
         """From now on, in this process."""
-        vars(module).update(os=_System(self), open=self._open)
+        vars(module).update(os=self.system(), open=self.open)
 
-    def _open(self, *args: Any, **names: Any) -> Any:
+    def system(self) -> Any:
+        """Stands for the module ``os``."""
+        return _System(self)
+
+    def open(self, *args: Any, **names: Any) -> Any:
+        """Stands for ``open``."""
         self.ask("open")
         return _File(open(*args, **names), self)
 

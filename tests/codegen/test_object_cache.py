@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import jitgrad
+from jitgrad.codegen.llvm import object_cache
 from jitgrad.codegen.llvm.object_cache import ObjectCache
+from tests.attack.disks import Refusing
 
 KEY = bytes(range(32))
 OTHER = bytes(reversed(range(32)))
@@ -39,6 +42,32 @@ def test_round_trip(directory: Path) -> None:
     assert cache.load(KEY) == PAYLOAD
     assert ObjectCache(directory, LIMIT).load(KEY) == PAYLOAD
     assert [p.name for p in directory.iterdir()] == [file_of(directory).name]
+
+
+@posix_only
+@pytest.mark.parametrize("is_for_ever", [False, True])
+def test_a_disk_that_fails_while_it_is_read_is_no_error_and_costs_no_descriptor(
+    is_for_ever: bool, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request of a read in turn; ``python -m tests.attack.faults --scene full_disks`` tries them in training."""
+    ObjectCache(directory, LIMIT).store(KEY, PAYLOAD)
+
+    def read(at: int) -> list[str]:
+        os.utime(file_of(directory), (0, 0))  # old: a read renews it
+        cache, refusing = ObjectCache(directory, LIMIT), Refusing(at, is_for_ever, errno.EIO)
+        descriptors = len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patch:
+            patch.setattr(object_cache, "os", refusing.system())
+            patch.setattr(object_cache, "open", refusing.open, raising=False)
+            assert cache.load(KEY) in (None, PAYLOAD)
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        return refusing.asked
+
+    count = len(read(0))
+    assert count >= 6
+    for at in range(1, count + 1):
+        read(at)
+    assert ObjectCache(directory, LIMIT).load(KEY) == PAYLOAD
 
 
 @posix_only

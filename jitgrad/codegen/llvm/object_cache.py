@@ -143,23 +143,25 @@ class ObjectCache:
     def _load(self, digest: bytes) -> bytes | None:
         try:
             fd = os.open(self._at(file_name(digest)), os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self._fd)
-            info = _status(fd)
         except OSError as error:
             let_through(error)
             return None
-        why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
-        if why:
-            os.close(fd)
-            logger().warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
-            return None
-        with open(fd, "rb") as file:
-            try:
-                payload = payload_of(digest, file.read())
-                if payload is not None and time.time() - info.st_mtime > _STALE_S:
-                    os.utime(fd)  # keeps the file among the recently used; hourly is exact enough
-            except OSError as error:
-                let_through(error)
+        try:
+            info = os.fstat(fd)
+            why = _why_untrusted(info, stat.S_ISREG(info.st_mode))
+            if why:
+                logger().warning("cached object %s.. ignored: it %s", digest.hex()[:12], why)
                 return None
+            with open(fd, "rb", closefd=False) as file:
+                payload = payload_of(digest, file.read())
+            if payload is not None and time.time() - info.st_mtime > _STALE_S:
+                os.utime(fd)  # keeps the file among the recently used; hourly is exact enough
+        except OSError as error:
+            let_through(error)
+            return None
+        finally:
+            with OwnErrorsIgnored(OSError):
+                os.close(fd)
         return payload
 
     def store(self, digest: bytes, payload: bytes) -> bool:
