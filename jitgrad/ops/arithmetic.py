@@ -184,6 +184,14 @@ def _alpha_aval(name: str) -> Any:
     return rule
 
 
+def _scaled(x: Any, y: Any, alpha: Any) -> Any:
+    """``y * alpha`` as kernels have it: of two numbers, too, the first is rounded to the dtype of ``x`` before."""
+    is_number = not isinstance(y, np.ndarray | np.generic)
+    if is_number and isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.itemsize >= 4:
+        return x.dtype.type(y) * alpha
+    return y * alpha
+
+
 def _first_two(x: Any, y: Any, alpha: Any) -> DType:
     return result_dtype(x, y)
 
@@ -191,7 +199,7 @@ def _first_two(x: Any, y: Any, alpha: Any) -> DType:
 define(
     "add_scaled",
     aval=_alpha_aval("add"),
-    numpy=np_promoted(lambda x, y, a: x + y * a, _first_two),
+    numpy=np_promoted(lambda x, y, a: x + _scaled(x, y, a), _first_two),
     lower=lower_promoted(lambda b, x, y, a: b.add(x, b.mul(y, a)), _first_two),
     vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * a, (2,)), None],
     num_inputs=3,
@@ -201,7 +209,7 @@ define(
 define(
     "sub_scaled",
     aval=_alpha_aval("sub"),
-    numpy=np_promoted(lambda x, y, a: x - y * a, _first_two),
+    numpy=np_promoted(lambda x, y, a: x - _scaled(x, y, a), _first_two),
     lower=lower_promoted(lambda b, x, y, a: b.sub(x, b.mul(y, a)), _first_two),
     vjps=[Vjp(lambda c, g: g), Vjp(lambda c, g, a: g * -a, (2,)), None],
     num_inputs=3,

@@ -142,7 +142,8 @@ def _is_raised_assertion(error: BaseException) -> bool:
 
 _OF_KINDS = re.compile(
     "positional argument|keyword argument|multiple values|unsupported operand|not iterable|has no len|must be a string "
-    "or a real number|not supported between|cannot be interpreted as|object cannot be converted|unhashable type"
+    "or a real number|not supported between|cannot be interpreted as|object cannot be converted|unhashable type|"
+    "is not callable"
 )
 """What Python says of an argument of a wrong kind."""
 
