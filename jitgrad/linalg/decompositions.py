@@ -16,6 +16,7 @@ from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import own_result
 from jitgrad.linalg.systems import solve_triangular
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.table import OPS
 
 __all__ = [
@@ -269,7 +270,13 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
         B: [*, n, k]; batches broadcast.
         left: whether A stands on the left.
         adjoint: solve with ``A^H``.
+
+    Raises:
+        RuntimeError: matrices that are not square, or pivots that do not belong to them.
     """
+    check_square("torch.linalg.lu_solve", LU._aval)
+    if pivots.ndim < 1 or pivots.shape[-1] != LU.shape[-1]:
+        raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     P, L, U = lu_unpack(LU, pivots)

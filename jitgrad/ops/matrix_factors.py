@@ -308,6 +308,12 @@ def _over_upper(upper: Any, x: Any) -> Any:
 define("linalg_lu_factor_ex", aval=_lu_aval, numpy=_np_lu, vjps=[Vjp(_lu_rule, ("out", "out1"))])
 
 
+def _permutation_aval(pivots: Aval, m: int) -> Aval:
+    if pivots.shape[-1] > m:
+        raise RuntimeError(f"{pivots.shape[-1]} pivots are more than the matrix has rows, which are {m}")
+    return make_aval((*pivots.shape[:-1], m), int64)
+
+
 def _np_permutation(pivots: Any, m: int) -> Any:
     *batch, k = pivots.shape
     if ((pivots < 1) | (pivots > m)).any():
@@ -326,7 +332,7 @@ def _np_permutation(pivots: Any, m: int) -> Any:
 
 define(
     "lu_permutation",
-    aval=lambda pivots, m: make_aval((*pivots.shape[:-1], m), int64),
+    aval=_permutation_aval,
     numpy=_np_permutation,
     checks_values=True,
 )

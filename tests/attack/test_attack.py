@@ -152,6 +152,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a factor without dimensions": (
         lambda: jg.orgqr(jg.eye(3), jg.tensor(1.5)), "RuntimeError: torch.linalg.householder_product: tau must",
     ),
+    "pivots of another matrix": (
+        lambda: jg.linalg.lu_solve(jg.ones(2, 3), jg.ones(3, dtype=jg.int32), jg.ones(3, 1)),
+        "RuntimeError: torch.linalg.lu_solve: A must be batches of square matrices",
+    ),
+    "more pivots than rows": (
+        lambda: jg.lu_unpack(jg.ones(2, 3), jg.ones(3, dtype=jg.int32)), "RuntimeError: 3 pivots are more than the",
+    ),
     "fewer reflections": (
         lambda: jg.ormqr(jg.ones(3, 3), jg.ones(2), jg.ones(3, 3)), "RuntimeError: torch.ormqr: tau.shape[-1] must be",
     ),
