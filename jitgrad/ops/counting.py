@@ -13,7 +13,7 @@ import numpy as np
 
 from jitgrad.dtypes import FLOATING, bool_, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.shapes import dtype_of, shape_of, torch_dtype_name
+from jitgrad.ops.shapes import check_fits, dtype_of, shape_of, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -75,15 +75,27 @@ def _histc_aval(x: Aval, bins: int, low: float, high: float) -> Aval:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if x.dtype.category < FLOATING:
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{torch_dtype_name(x.dtype)}'")
+    for bound in (low, high):
+        check_fits(bound, x.dtype)
     return make_aval((bins,), x.dtype)
+
+
+def _places(inside: Any, bins: int, low: float, high: float) -> Any:
+    """In which box each element is, as a real number; of elements so large that the dtype overflows on the way, too."""
+    number = inside.dtype.type
+    found = (inside - number(low)) * number(bins) / number(high - low)
+    if not np.isfinite(found).all():
+        scale = max(abs(low), abs(high))
+        first, last = low / scale, high / scale
+        found = (inside.astype(np.float64) / scale - first) / (last - first) * bins
+    return found
 
 
 def _np_histc(x: Any, bins: int, low: float, high: float) -> Any:
     low, high = _range_of(x, low, high)
-    number = x.dtype.type
     inside = x[(x >= low) & (x <= high)]
-    places = ((inside - number(low)) * number(bins) / number(high - low)).astype(np.int64)
-    return np.bincount(np.minimum(places, bins - 1), minlength=bins).astype(x.dtype)
+    places = np.minimum(_places(inside, bins, low, high).astype(np.int64), bins - 1)
+    return np.bincount(places, minlength=bins).astype(x.dtype)
 
 
 define("histc", aval=_histc_aval, numpy=_np_histc, checks_reals=True)

@@ -246,6 +246,7 @@ def test_what_was_found_is_right(mode: str) -> None:
             before, now = now, 2 * x * now - before
         polynomial = getattr(jg.special, f"chebyshev_polynomial_{name}")
         assert jg.allclose(run(lambda x, f=polynomial: f(x, 5000))(x), now, rtol=1e-8, atol=1e-8)
+    assert run(lambda x: x.histc(3))(jg.tensor([3e38, -3e38, 1e-40, 2e38])).tolist() == [1, 1, 2]
     assert run(jg.poisson)(jg.full((2,), float("inf"))).tolist() == [float("inf")] * 2
     assert run(lambda x: x.sub(1e308, alpha=0.0).isnan().all())(jg.ones(2)).item()  # the number is infinite in float32
     assert run(lambda x: x.unfold(1, 2, 2**62))(jg.ones(3, 4)).shape == (3, 1, 2)
