@@ -387,7 +387,7 @@ def test_indices_that_the_step_itself_changes(mode: Mode) -> None:
 
 
 def test_a_function_that_is_called_often_looks_at_what_views_came_from(mode: Mode) -> None:
-    """A call that only makes values is repeated as one, Note [Remembered calls]: with the checks of all its operations."""
+    """A call that only makes values is repeated as one, Note [Remembered calls], with the checks of its operations."""
 
     class Rows(jg.nn.Module):
         def forward(self, x: Any, i: Any) -> Any:
