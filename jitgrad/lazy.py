@@ -1,6 +1,6 @@
 """Parts of the package that are imported when they are first used.
 
-Owns: ``LazyModule``, ``late_names``, ``importing``.
+Owns: ``LazyModule``, ``late_names``, ``import_late``, ``importing``.
 Must not know: which parts.
 
 # Note [Lazy modules]
@@ -19,11 +19,24 @@ from typing import Any
 
 from jitgrad.locks import process_lock
 
-__all__ = ["LazyModule", "importing", "late_module", "late_names"]
+__all__ = ["LazyModule", "import_late", "importing", "late_module", "late_names"]
 
 importing = process_lock()
 """Held during a late import. A child that is forked while another thread imports a module can never import it: Python's
 lock of the module is taken for ever."""
+
+
+def import_late(name: str) -> Any:
+    """Import a module by its name.
+
+    Where the system had not let Python look into a folder, Python takes it for empty ever after: so it looks again.
+    """
+    with importing:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            importlib.invalidate_caches()
+            return importlib.import_module(name)
 
 
 class LazyModule:
@@ -33,9 +46,7 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        with importing:
-            module = importlib.import_module(self._name)
-        return getattr(module, attribute)
+        return getattr(import_late(self._name), attribute)
 
 
 def late_module(
@@ -69,8 +80,7 @@ def late_names(
 
     def find(name: str) -> Any:
         place = places[name]
-        with importing:
-            module = importlib.import_module(place)
+        module = import_late(place)
         found = module if place == f"{namespace['__name__']}.{name}" else getattr(module, name)
         if wrap is not None and type(found) is FunctionType:
             found = wrap(found)

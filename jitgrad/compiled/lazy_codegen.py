@@ -14,10 +14,9 @@ Must not know: what the modules behind it do.
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from jitgrad.lazy import importing
+from jitgrad.lazy import import_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,6 @@ class Codegen(NamedTuple):
 @functools.cache
 def open_codegen() -> Codegen:
     """Import codegen; the same object at every call."""
-    with importing:
-        pipeline = importlib.import_module("jitgrad.codegen.pipeline")
-        native = importlib.import_module("jitgrad.compiled.native_parts")
+    pipeline = import_late("jitgrad.codegen.pipeline")
+    native = import_late("jitgrad.compiled.native_parts")
     return Codegen(pipeline.compile_segment, native.install_loops, native.install_hits)
