@@ -31,6 +31,9 @@ _BATCH_SECONDS = 0.004
 _WARM_SECONDS = 0.01
 """Run before a slice and not counted: caches, branch predictors and sleeping threads after a pause."""
 
+_PATIENCE_SECONDS = 60.0
+"""Of steps that are not counted, while jitgrad's native code is still being made beside a first process."""
+
 
 def _run(step: Callable[[], Any], count: int) -> float:
     """Seconds for ``count`` steps, the last loss read, so that nothing queued is left out."""
@@ -55,6 +58,10 @@ class _Worker:
 
     def slice(self, seconds: float) -> dict[str, Any]:
         step = self.training.step
+        end = time.perf_counter() + _PATIENCE_SECONDS
+        while _is_being_built() and time.perf_counter() < end:
+            _run(step, 1)
+            self.batch = 0
         warm_until = time.perf_counter() + _WARM_SECONDS
         fastest = _run(step, 1)
         while time.perf_counter() < warm_until:
@@ -69,6 +76,12 @@ class _Worker:
 
     def quit(self) -> dict[str, Any]:
         return {"loss": float(self.training.step()), "peak_nbytes": _peak_nbytes()}
+
+
+def _is_being_built() -> bool:
+    """Whether processes of jitgrad's still compile what the next steps will run by, Note [Builders]."""
+    jit = sys.modules.get("jitgrad.codegen.llvm.jit")
+    return jit is not None and jit.is_building()
 
 
 def _array(tensor: Any) -> Any:

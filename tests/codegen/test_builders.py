@@ -258,8 +258,11 @@ def test_a_fork_leaves_the_parent_its_builders(session: Path) -> None:
 def test_asked_for_later(session: Path) -> None:
     source = constant(77)
     with count("compiles") as compiles, count("built_beside") as others:
+        assert not jit.is_building()
         assert not build_beside(source)
+        assert jit.is_building()
         until(lambda: build_beside(source))
+        assert not jit.is_building()
         assert build_beside(source)
         (kernel,) = compile_kernels([source])
     assert call_at(kernel.address) == 77
