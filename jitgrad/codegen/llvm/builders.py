@@ -222,7 +222,7 @@ class Builders:
         return self._ask(job, text, [b for b in self._all if self._is_free(b)], may_start)
 
     def ask_for_later(self, job: BuildRequest, text: str) -> int:
-        """``ask`` for what is long and not wanted soon: whoever does it is asked for nothing else meanwhile."""
+        """``ask`` for a long text that nobody waits for. The builder that makes it gets no other request meanwhile."""
         nr = self._ask(job, text, self._all.copy(), may_start=True)
         self._long.add(nr)
         return nr
