@@ -80,8 +80,12 @@ class _Worker:
 
 def _is_being_built() -> bool:
     """Whether processes of jitgrad's still compile what the next steps will run by, Note [Builders]."""
-    jit = sys.modules.get("jitgrad.codegen.llvm.jit")
-    return jit is not None and jit.is_building()
+    state = sys.modules.get("jitgrad.state")
+    if state is None:
+        return False
+    for install in state.native_cell.waiting:
+        install()
+    return bool(state.native_cell.waiting)
 
 
 def _array(tensor: Any) -> Any:

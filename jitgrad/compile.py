@@ -191,8 +191,8 @@ class CompiledFunction(CallSite):
             self._finish(recorder)
         else:
             HOT.put_away(self, recorder)
-        if native_cell.waiting is not None:
-            native_cell.waiting()
+        for install in native_cell.waiting:
+            install()
 
     @staticmethod
     def _stop(tid: int) -> None:

@@ -127,12 +127,12 @@ class NativeCell:
     Attributes:
         activate: tells them which recorder's hits they may do, on the calling thread; None for nobody's.
         is_installed: whether there are any.
-        waiting: what asks whether a builder has made them, Note [Builders]; None: there is nothing to wait for.
+        waiting: what asks whether a builder has made native code, these hits or other, Note [Builders].
     """
 
     activate: Any = staticmethod(_ignore)
     is_installed = False
-    waiting: Any = None
+    waiting: tuple[Callable[[], object], ...] = ()
 
 
 native_cell = NativeCell()

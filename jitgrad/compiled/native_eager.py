@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource, build_beside, compile_kernels
+from jitgrad.codegen.llvm.jit import KernelSource
+from jitgrad.compiled.native_code import NativeCode
 from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
@@ -58,6 +59,7 @@ def install() -> None:
         try:
             _install()
         except Exception as error:  # it is an accelerator: without it Python's form runs
+            _code.give_up()
             let_through(error)
             log("record", "native code for eager mode is off: %r", error)
 
@@ -80,12 +82,11 @@ def _activate(functions: dict[str, Any]) -> None:
     plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
 
 
-_on_the_way: list[KernelSource] = []
-"""What a builder is making."""
+_code = NativeCode(install)
 
 
 def _install() -> None:
-    if _on_the_way and not build_beside(_on_the_way[0]):
+    if _code.is_on_the_way():
         direct.ask_again()
         return
     tensor = tensor_class()
@@ -102,15 +103,14 @@ def _install() -> None:
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
-    if not _on_the_way and not build_beside(source):
-        _on_the_way.append(source)
+    kernel = _code.compiled(source)
+    if kernel is None:
         direct.ask_again()
         return
-    _on_the_way.clear()
     outside = {f"before_{stub.slot}": native_slots.get(stub.slot, 0) for stub in numbers}
     outside |= {"tp_richcompare": compare_slot(tensor).value, "driver": 0}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
-    entries = load_module(compile_kernels([source])[0], module, outside)
+    entries = load_module(kernel, module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)
     keep_for_ever(direct.here.here)
     _activate(functions)

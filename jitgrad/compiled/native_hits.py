@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource, build_beside, compile_kernels
+from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.check_hits import checked, checked_front
+from jitgrad.compiled.native_code import NativeCode
 from jitgrad.compiled.native_fronts import all_fronts
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
@@ -71,8 +72,11 @@ KEPT_SLOTS = ("_tid", "_vid", "_aval", "_requires_grad")
 _installing = process_lock()
 
 
-def install(driver_address: int = 0) -> bool:
+def install(code: NativeCode, driver_address: int = 0) -> bool:
     """Compile the native hits and put them in place, once; a no-op where the interpreter is not known.
+
+    Args:
+        code: has it made, here or by a builder.
 
     Returns:
         Whether that is settled; if not, a builder is at it, Note [Builders], and this is to be called again.
@@ -84,15 +88,11 @@ def install(driver_address: int = 0) -> bool:
         if reason:
             log("record", "no native hits: %s", reason)
             return True
-        return _install(driver_address)
+        return _install(code, driver_address)
 
 
-_on_the_way: list[KernelSource] = []
-"""What a builder is making."""
-
-
-def _install(driver_address: int) -> bool:
-    if _on_the_way and not build_beside(_on_the_way[0]):
+def _install(code: NativeCode, driver_address: int) -> bool:
+    if code.is_on_the_way():
         return False
     tensor = tensor_class()
     handles = Handles(tensor, KEPT_SLOTS)
@@ -110,11 +110,9 @@ def _install(driver_address: int) -> bool:
     module = make_module(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
     key = layout_key(NATIVE, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
-    if not _on_the_way and not build_beside(source):
-        _on_the_way.append(source)
+    kernel = code.compiled(source)
+    if kernel is None:
         return False
-    _on_the_way.clear()
-    kernel = compile_kernels([source])[0]
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
     outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
     outside["tp_getattro"] = getattr_slot(tensor).value

@@ -12,9 +12,9 @@ import functools
 
 from jitgrad.codegen.driver import driver
 from jitgrad.compiled import native_hits
+from jitgrad.compiled.native_code import NativeCode
 from jitgrad.events import log
 from jitgrad.runtime.native import executor
-from jitgrad.state import native_cell
 from jitgrad.user_line import let_through
 
 __all__ = ["install_hits", "install_loops"]
@@ -34,6 +34,7 @@ def install_hits() -> None:
         _install_hits()
 
 
+_hits = NativeCode(install_hits)
 _is_settled: list[bool] = []
 """Not empty: there is nothing to ask for any more."""
 
@@ -41,11 +42,11 @@ _is_settled: list[bool] = []
 def _install_hits() -> None:
     native = install_loops()
     try:
-        is_over = native_hits.install(native.driver)
+        is_over = native_hits.install(_hits, native.driver)
     except Exception as error:  # they are an accelerator: without them every hit takes the Python path
         let_through(error)
         log("record", "native hits are off: %r", error)
         is_over = True
-    native_cell.waiting = None if is_over else install_hits
     if is_over:
+        _hits.give_up()
         _is_settled.append(True)

@@ -15,14 +15,17 @@ from typing import Any
 
 import pytest
 
+import jitgrad as jg
+from jitgrad.codegen.llvm import builder_process, jit
 from jitgrad.codegen.llvm import builders as module
-from jitgrad.codegen.llvm import jit
 from jitgrad.codegen.llvm.builders import Builders, BuildRequest, build_all, can_start
 from jitgrad.codegen.llvm.jit import KernelSource, build_beside, compile_kernels
 from jitgrad.codegen.llvm.text import FnBuilder
+from jitgrad.compiled.native_code import NativeCode
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import count
+from jitgrad.state import native_cell
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="this system has no builders")
 
@@ -258,11 +261,11 @@ def test_a_fork_leaves_the_parent_its_builders(session: Path) -> None:
 def test_asked_for_later(session: Path) -> None:
     source = constant(77)
     with count("compiles") as compiles, count("built_beside") as others:
-        assert not jit.is_building()
+        assert not jit._beside
         assert not build_beside(source)
-        assert jit.is_building()
+        assert jit._beside
         until(lambda: build_beside(source))
-        assert not jit.is_building()
+        assert not jit._beside
         assert build_beside(source)
         (kernel,) = compile_kernels([source])
     assert call_at(kernel.address) == 77
@@ -278,6 +281,48 @@ def test_whoever_has_something_long_to_do_gets_no_more(beside: Builders) -> None
     assert beside.ask(job(2), constant(2).text(), True) == 0
     answer(beside, nr)
     assert beside.has_room(True)
+
+
+def test_a_builder_does_not_wait_for_ever_to_be_listened_to() -> None:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.dup2(writer, 1)
+        builder_process._PATIENCE_MS = 50
+        try:
+            builder_process._write(bytes(1 << 20))
+        except BrokenPipeError:
+            os._exit(7)
+        os._exit(0)
+    os.close(writer)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    os.close(reader)
+
+
+def test_what_was_asked_for_is_asked_about_again_where_compiled_calls_end(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_cell, "waiting", ())
+    calls: list[int] = []
+
+    def install() -> None:
+        calls.append(1)
+        if code.compiled(constant(79)) is not None:
+            calls.append(-1)
+
+    code = NativeCode(install)
+    install()
+    assert calls == [1] and native_cell.waiting == (install,)
+
+    def other() -> None:
+        """What else waits goes on waiting."""
+
+    native_cell.waiting += (other,)
+    until(lambda: not code.is_on_the_way())
+    step = jg.compile(lambda x: x + 1)
+    step(jg.ones(3))
+    assert calls == [1, 1, -1]
+    assert other in native_cell.waiting and install not in native_cell.waiting
 
 
 def test_without_builders_everything_is_made_here(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ __all__ = ["main"]
 
 _IDLE_MS = 5_000
 """A builder without work ends after that: it holds some 60 MB."""
+_PATIENCE_MS = 60_000
+"""Of a builder whose answer nobody takes, such as code that only eager operations ask for, where there are none."""
 
 
 def main(triple: str, cpu: str, features: str, directory: int) -> NoReturn:
@@ -46,7 +48,7 @@ def _answer_all(emitter: Emitter, directory: int) -> None:
             is_made, answer = False, str(error).encode()
         try:
             _write(ANSWER.pack(nr, len(answer), is_made) + answer)
-        except BrokenPipeError:  # who asked is gone: the next process is spared the work
+        except BrokenPipeError:  # who asked is gone, or busy: the work is kept for the next that asks
             if is_made and directory >= 0:
                 _keep(directory, digest, answer)
             return
@@ -74,6 +76,13 @@ def _read(count: int) -> bytes:
 
 
 def _write(data: bytes) -> None:
+    """Write all of it; BrokenPipeError where nobody reads."""
+    os.set_blocking(1, False)
+    answers = select.poll()
+    answers.register(1, select.POLLOUT)
     left = memoryview(data)
     while left:
-        left = left[os.write(1, left) :]
+        if not answers.poll(_PATIENCE_MS):
+            raise BrokenPipeError
+        with contextlib.suppress(BlockingIOError):
+            left = left[os.write(1, left) :]

@@ -13,11 +13,12 @@ In: LLVM text. Out: object code.
 # process, bit for bit: the same LLVM, the same target, the same text.
 # - Kernels of a plan are made by all: this process asks each builder for two, makes one itself, looks for answers, and
 #   so on. It never waits: what has not come when nothing else is left, it makes itself.
-# - The native hits are asked for, and until they have come hits run in Python's form (``compiled/native_parts.py``).
+# - The native hits are asked for, and until they have come hits run in Python's form (``compiled/native_parts.py``);
+#   likewise eager mode's native code. Ends of calls ask whether they have come (``compiled/native_code.py``).
 # A builder is no child of this process (it forks, and its parent ends), so ``os.wait`` of the user's never sees it;
 # it is in a session of its own, so Ctrl-C does not reach it. It ends when its pipe is closed, or after some idle
-# seconds. If this process ends first, what it was asked goes into the cache. A builder that is gone, or a descriptor
-# that the user's code has closed, costs speed only: this process makes the rest.
+# seconds. If this process ends first, or takes no answer for a minute, what it was asked goes into the cache. A builder
+# that is gone, or a descriptor that the user's code has closed, costs speed only: this process makes the rest.
 """
 
 from __future__ import annotations

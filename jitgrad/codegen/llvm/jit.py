@@ -46,7 +46,6 @@ __all__ = [
     "disk_cache",
     "drop_idle_kernels",
     "is_at_hand",
-    "is_building",
     "version_key",
 ]
 
@@ -226,11 +225,6 @@ def build_beside(source: KernelSource) -> bool:
         if nr:
             _beside[digest] = nr
         return not nr
-
-
-def is_building() -> bool:
-    """Whether a builder is making something that was asked for by ``build_beside``."""
-    return bool(_beside)
 
 
 def _take_beside(digest: bytes) -> bool:
