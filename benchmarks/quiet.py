@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["busy_cores"]
+__all__ = ["busy_cores", "wait_until_quiet"]
 
 _STAT = Path("/proc/stat")
 _IDLE_FIELDS = (4, 5)
@@ -34,3 +34,15 @@ def busy_cores(seconds: float = 0.3) -> float | None:
     if before is None or after is None:
         return None
     return max(0.0, after - before) / (time.perf_counter() - start)
+
+
+def wait_until_quiet(patience: float = 10.0) -> None:
+    """Return once nothing else runs, or after that many seconds.
+
+    A process that has ended may have left others behind, as jitgrad's builders are, which keep what they were asked.
+    """
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        cores = busy_cores(0.2)
+        if cores is None or cores < 0.3:
+            return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.process import WorkerError, WorkerProcess
-from benchmarks.quiet import busy_cores
+from benchmarks.quiet import busy_cores, wait_until_quiet
 from benchmarks.result import RowResult, SubjectResult, compare
 from benchmarks.row import Row
 from benchmarks.subjects import Subject
@@ -53,9 +53,12 @@ def run_row(row: Row, subjects: list[Subject], settings: Settings) -> RowResult:
             _guarded(workers, results[name], lambda w=worker, r=results[name]: _check(row, w, r))
         result = RowResult(row, results, compare(row, results))
         if result.is_valid:
+            wait_until_quiet()
             before = busy_cores()
             _time_in_turns(row, workers, results, settings)
             after = busy_cores()
+            for name, worker in list(workers.items()):
+                _guarded(workers, results[name], lambda w=worker, r=results[name]: _finish(w, r))
             result.busy_cores = None if before is None or after is None else max(before, after)
     return result
 
@@ -95,6 +98,7 @@ def _start(row: Row, subject: Subject, settings: Settings, result: SubjectResult
         cold = [worker.start_seconds]
         repeats = settings.starts - 1 if cold[0][0] < _SLOW_START_SECONDS else 0
         try:
+            worker.ask("settle")
             for _ in range(repeats):
                 with tempfile.TemporaryDirectory(prefix="benchmarks-") as empty:
                     cold.append(_start_seconds(row, subject, settings, Path(empty)))
@@ -111,6 +115,7 @@ def _start(row: Row, subject: Subject, settings: Settings, result: SubjectResult
 def _start_seconds(row: Row, subject: Subject, settings: Settings, cache: Path) -> tuple[float, float]:
     worker = WorkerProcess(row.name, subject.name, settings.seed, settings.threads, cache)
     worker.close()
+    wait_until_quiet()
     return worker.start_seconds
 
 
@@ -122,6 +127,7 @@ def _medians(starts: list[tuple[float, float]]) -> tuple[float, float]:
 def _check(row: Row, worker: WorkerProcess, result: SubjectResult) -> None:
     answer = worker.ask("check", steps=row.check_steps)
     result.losses, result.state = answer["losses"], answer["state"]
+    worker.ask("settle")
 
 
 def _time_in_turns(
@@ -134,9 +140,8 @@ def _time_in_turns(
     for _ in range(max(1, round(settings.seconds / length))):
         for name, worker in list(workers.items()):
             _guarded(workers, results[name], lambda w=worker, n=name: times[n].extend(_slice(w, length)))
-    for name, worker in list(workers.items()):
+    for name in workers:
         results[name].set_times(times[name])
-        _guarded(workers, results[name], lambda w=worker, r=results[name]: _finish(w, r))
 
 
 def _slice(worker: WorkerProcess, seconds: float) -> list[float]:

@@ -1,7 +1,7 @@
 """One subject of one row, in its own process: answers JSON requests, one per line.
 
 Owns: the clock. Runs only when asked; between requests it is blocked on its pipe (and stopped by the runner).
-In: ``{"do": "check", "steps": 5}``, ``{"do": "slice", "seconds": 0.2}``, ``{"do": "quit"}``.
+In: ``{"do": "settle"}``, ``{"do": "check", "steps": 5}``, ``{"do": "slice", "seconds": 0.2}``, ``{"do": "quit"}``.
 Out: one JSON object per request; before the first, ``{"first_loss_at": t, "tenth_loss_at": t}`` or ``{"error": text}``.
 """
 
@@ -32,7 +32,7 @@ _WARM_SECONDS = 0.01
 """Run before a slice and not counted: caches, branch predictors and sleeping threads after a pause."""
 
 _PATIENCE_SECONDS = 60.0
-"""Of steps that are not counted, while jitgrad's native code is still being made beside a first process."""
+"""While jitgrad's native code is still being made beside a first process."""
 
 
 def _run(step: Callable[[], Any], count: int) -> float:
@@ -56,12 +56,15 @@ class _Worker:
         magnitudes = [float(np.abs(_array(t)).mean(dtype=np.float64)) for t in self.training.state()]
         return {"losses": losses, "state": magnitudes}
 
-    def slice(self, seconds: float) -> dict[str, Any]:
-        step = self.training.step
+    def settle(self) -> dict[str, Any]:
+        """Wait for what is made beside the steps so far."""
         end = time.perf_counter() + _PATIENCE_SECONDS
         while _is_being_built() and time.perf_counter() < end:
-            _run(step, 1)
-            self.batch = 0
+            time.sleep(0.01)
+        return {}
+
+    def slice(self, seconds: float) -> dict[str, Any]:
+        step = self.training.step
         warm_until = time.perf_counter() + _WARM_SECONDS
         fastest = _run(step, 1)
         while time.perf_counter() < warm_until:
@@ -72,6 +75,7 @@ class _Worker:
         end = time.perf_counter() + seconds
         while not times or time.perf_counter() < end:
             times.append(_run(step, self.batch) / self.batch)
+        self.settle()
         return {"times": times}
 
     def quit(self) -> dict[str, Any]:

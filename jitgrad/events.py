@@ -58,6 +58,8 @@ COUNTERS: dict[str, str] = {
     "cache_writes": "kernels stored in the disk cache",
     "fallbacks": "operations of a compiled step that ran eagerly",
     "engine_runs": "backwards of a compiled step that the engine ran node by node (hooks, custom Functions, ...)",
+    "nodeless_backwards": "recorded backwards that needed no Nodes, Note [Backward without Nodes]",
+    "copied_rules": "of their instructions, those whose rules had been recorded before, Note [Rule templates]",
     "outside_backwards": "backwards outside of the compiled call that made the graph, each run as one program",
     "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "left_calls": "calls that ran on eagerly from their first new operation on, as recent graphs had been new",

@@ -57,6 +57,13 @@ class Instr:
     where: str = ""
     origin: str = ""
 
+    def fields(self) -> tuple[Any, ...]:
+        """All of them: two instructions that are the same have the same."""
+        return tuple([getattr(self, name) for name in _FIELDS])
+
+
+_FIELDS = tuple(Instr.__annotations__)
+
 
 @value
 class Const:

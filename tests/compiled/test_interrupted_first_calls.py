@@ -22,7 +22,7 @@ import jitgrad as jg
 from jitgrad.codegen import pipeline
 from jitgrad.codegen.llvm import object_cache
 from jitgrad.compiled import interpret
-from jitgrad.compiled.backward import backward
+from jitgrad.compiled.backward import backward, rule_sweep, rule_templates
 from jitgrad.state import state, switch_handler
 
 ROOT = Path(jg.__file__).parent
@@ -176,7 +176,8 @@ def handler() -> Iterator[None]:
 WHERE = {
     "a segment is planned": (pipeline, "plan_segment"),
     "its kernels are linked": (pipeline, "link"),
-    "a backward is recorded": (backward, "execute_request"),
+    "a backward is recorded": (rule_sweep, "fill_grads"),
+    "its rules are recorded": (rule_templates.Templates, "record"),
     "the next backward's event is made": (backward, "_event"),
 }
 

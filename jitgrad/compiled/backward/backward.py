@@ -6,9 +6,10 @@ Must not know: LLVM, the trie's insides.
 # Note [Recorded backward]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
 # The first time, Nodes are built for the recorded instructions and the real engine runs over them, with rules whose
-# operations are recorded (``InnerRecorder``). What the engine did to the leaves becomes one event: on a hit, no Node is
-# made and no rule runs; the leaves' ``.grad`` are set to handles of the recorded values. The key has two parts, because
-# which leaves are reached is known only to the event: first the call itself, then what ``.grad`` each leaf has.
+# operations are recorded (``InnerRecorder``); the usual backward needs neither, Note [Backward without Nodes]. What
+# was done to the leaves becomes one event: on a hit, no Node is made and no rule runs; the leaves' ``.grad`` are set
+# to handles of the recorded values. The key has two parts, because which leaves are reached is known only to the
+# event: first the call itself, then what ``.grad`` each leaf has.
 # Where Python has a part in the backward - hooks, custom Functions, graphs that began outside the step, rules that read
 # values - the engine runs at every call, over Nodes made from the trace, with the recorder still active: what rules and
 # hooks compute is recorded operation by operation, as the user's own is. A hook that reads a gradient ends the segment,
@@ -21,12 +22,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
+from jitgrad.compiled.backward.rule_sweep import can_sweep, sweep
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe
+from jitgrad.config import config
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.errors import OTHER_THREAD, ElsewhereError
-from jitgrad.events import bump_engine_run, log
+from jitgrad.events import bump, bump_engine_run, log
 from jitgrad.garbage import without_collections
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import own_layout
@@ -227,7 +230,7 @@ class _Before(NamedTuple):
 
 
 def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: Any) -> Any:
-    """Run the engine over freshly built Nodes, recording; None if a rule could not be recorded."""
+    """Record the backward; None if a rule could not be recorded."""
     # a leaf that was written outside may have come in twice
     sources = {id(leaf): source for source, leaf in leaves.items()}
     before = [
@@ -235,6 +238,38 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         for source, leaf in leaves.items()
         if sources[id(leaf)] == source
     ]
+    made = _recorded_without_nodes(recorder, request, before) or _recorded_by_engine(recorder, request, before)
+    if made is None:
+        return None
+    inner, released, results = made
+    if _others_set(recorder, inner, before):
+        _undo(before)
+        raise RuntimeError(OTHER_THREAD)
+    event = _event(recorder, inner, released, before, _what_is_returned(inner, request, results))
+    node = recorder.path.grow(key, event, vids=inner.next_vid - recorder.node.next_vid)
+    _let_hits_know(recorder, node, event, leaves, key)
+    recorder.path.publish(node, event)
+    recorder.node = node
+    _adopt(recorder, event, before)
+    return node, _returned(recorder, event)
+
+
+class _Recorded(NamedTuple):
+    """What a backward has recorded.
+
+    Attributes:
+        inner: has the instructions; the leaves have their gradients.
+        released: see ``BackwardEvent.released``.
+        results: what ``execute_request`` returned.
+    """
+
+    inner: InnerRecorder
+    released: frozenset[int]
+    results: tuple[Any, ...]
+
+
+def _recorded_by_engine(recorder: Any, request: BackwardRequest, before: list[_Before]) -> _Recorded | None:
+    """Run the engine over Nodes; None, and the leaves are as they were, if something cannot be recorded."""
     nodes, saved_results = _nodes(recorder, [t._vid for t in (*request.roots, *request.inputs)])
     is_plain = request.accumulate and not request.inputs and not request.create_graph
     inner = InnerRecorder(recorder, nodes, saved_results, recorder.node.next_vid, _grow.__code__, is_plain)
@@ -251,16 +286,39 @@ def _grow(recorder: Any, request: BackwardRequest, leaves: dict[int, Any], key: 
         return None
     finally:
         switch_handler(active)
-    if _others_set(recorder, inner, before):
+    return _Recorded(inner, frozenset(v for v, (node, _) in nodes.items() if node.saved is None), results)
+
+
+def _recorded_without_nodes(recorder: Any, request: BackwardRequest, before: list[_Before]) -> _Recorded | None:
+    """The same of the usual backward, Note [Backward without Nodes]; None, and nothing is changed, for any other."""
+    if not can_sweep(request):
+        return None
+    inner = InnerRecorder(recorder, {}, [], recorder.node.next_vid, _grow.__code__, is_plain=True)
+    active = switch_handler(inner)
+    try:
+        released = sweep(recorder.path.live(), request, inner, recorder.inputs, recorder.scalars)
+    except Exception as error:  # the engine will meet it too, or it is nothing but that Nodes are needed
         _undo(before)
-        raise RuntimeError(OTHER_THREAD)
-    event = _event(recorder, inner, nodes, before, _what_is_returned(inner, request, results))
-    node = recorder.path.grow(key, event, vids=inner.next_vid - recorder.node.next_vid)
-    _let_hits_know(recorder, node, event, leaves, key)
-    recorder.path.publish(node, event)
-    recorder.node = node
-    _adopt(recorder, event, before)
-    return node, _returned(recorder, event)
+        let_through(error)
+        return None
+    finally:
+        switch_handler(active)
+    made = _Recorded(inner, frozenset(released), ())
+    bump("nodeless_backwards")
+    return _checked(recorder, request, before, made) if config.check_hits else made
+
+
+def _checked(recorder: Any, request: BackwardRequest, before: list[_Before], swept: _Recorded) -> _Recorded:
+    """What the engine records, after a look whether the recording without Nodes is the same."""
+    grads = [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
+    _undo(before)
+    made = _recorded_by_engine(recorder, request, before)
+    assert made is not None, "only a backward without Nodes could be recorded"
+    assert grads == [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
+    assert made.released == swept.released, (made.released, swept.released)
+    for one, other in zip(made.inner.instrs, swept.inner.instrs, strict=True):
+        assert one.fields() == other.fields(), (one, other)
+    return made
 
 
 def _others_set(recorder: Any, inner: InnerRecorder, before: list[_Before]) -> bool:
@@ -327,7 +385,7 @@ def _undo(before: list[_Before]) -> None:
 def _event(
     recorder: Any,
     inner: InnerRecorder,
-    nodes: dict[int, Any],
+    released: frozenset[int],
     before: list[_Before],
     results: tuple[Returned | None, ...],
 ) -> BackwardEvent:
@@ -349,7 +407,6 @@ def _event(
         overwritten.append(old_vid)
         if new._storage is not None and new._storage.addr:
             writes.append((recorder.aliases.owner_of(new, old_vid), new._vid))
-    released = frozenset(v for v, (node, _) in nodes.items() if node.saved is None)
     return BackwardEvent(
         tuple(inner.instrs), tuple(sets), tuple(adds), results, released, tuple(inner.consts), tuple(overwritten),
         tuple(writes), by_results=frozenset(inner.by_results), sparse_sets=tuple(sparse_sets),

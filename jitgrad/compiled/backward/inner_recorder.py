@@ -91,6 +91,7 @@ class InnerRecorder(Handler):
         views: value id -> the view that it is; the values themselves have no storage here.
         by_results: see ``BackwardEvent.by_results``.
         is_plain: a backward into leaves, not itself differentiable: then gradients may be sparse.
+        origin: ``Instr.origin`` of what is recorded; None: that of the Node that is running.
 
     Args:
         saved_results: handles on what the Nodes have saved of their results.
@@ -98,8 +99,8 @@ class InnerRecorder(Handler):
     """
 
     __slots__ = (
-        "_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "is_plain", "next_vid", "nodes", "tid",
-        "views",
+        "_end", "_graph", "_result_counters", "by_results", "consts", "instrs", "is_plain", "next_vid", "nodes",
+        "origin", "tid", "views",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class InnerRecorder(Handler):
         self._result_counters = {id(h._vc): h._vc for h in saved_results}  # what is unpacked shares them
         self._graph = outer.graph
         self.next_vid = first_vid
+        self.origin: str | None = None
 
     def refuse(self, what: str) -> NoReturn:
         raise CannotRecordError(f"in a derivative rule: {what}")
@@ -150,13 +152,14 @@ class InnerRecorder(Handler):
         self.next_vid = first + len(avals)
         if op.is_view:
             self.views.update((vid, ViewStep(operands[0], op, params, nr)) for nr, vid in enumerate(vids))
-        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs, "", _origin()))
+        origin = _origin() if self.origin is None else self.origin
+        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs, "", origin))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
         if not kind.several:
-            return self._handle(vids[0], seen[0], joins, 0)
-        return tuple(self._handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, seen, strict=True)))
+            return self.handle(vids[0], seen[0], joins)
+        return tuple(self.handle(vid, a, joins, nr) for nr, (vid, a) in enumerate(zip(vids, seen, strict=True)))
 
     @staticmethod
     def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
@@ -166,7 +169,8 @@ class InnerRecorder(Handler):
         finally:
             switch_handler(handler)
 
-    def _handle(self, vid: int, aval: Any, joins: bool, nr: int) -> Any:
+    def handle(self, vid: int, aval: Any, joins: bool = False, nr: int = 0) -> Any:
+        """A handle on a value; ``joins``: it has a graph, of which it is result ``nr``."""
         out = new_tensor(aval, None)
         out._tid, out._vid = self.tid, vid
         out._output_nr = nr

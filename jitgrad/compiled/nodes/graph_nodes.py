@@ -31,7 +31,9 @@ __all__ = [
     "Sources",
     "ancestors",
     "build_nodes",
+    "context_of",
     "make_recipe",
+    "needs_and_plan",
     "saved_vids",
     "savers",
     "take_history",
@@ -95,7 +97,7 @@ _CONTEXTS: dict[tuple[Any, ...], RuleContext] = {}
 _MAX_CONTEXTS = 4096
 
 
-def _context(instr: Instr, avals: tuple[Aval | None, ...], needs: tuple[bool, ...]) -> RuleContext:
+def context_of(instr: Instr, avals: tuple[Aval | None, ...], needs: tuple[bool, ...]) -> RuleContext:
     """The context of Nodes that are alike: they share their rule programs, as eager Nodes do (Note [Rule programs]).
 
     Example: a call leaves its recording after 60 turns of a loop. Its Nodes run as eager ones do, and 60 equal products
@@ -246,7 +248,7 @@ def _make_step(history: History, instr: Instr) -> _Step:
     return _Step(
         instr.op,
         plan,
-        _context(instr, tuple(avals), needs),
+        context_of(instr, tuple(avals), needs),
         tuple(edges),
         tuple(saved_inputs),
         tuple(saved_outputs),
@@ -266,7 +268,7 @@ def _saved_input(history: History, instr: Instr, i: int, aval: Aval | None, targ
 
 def _make_copy_slices_step(history: History, instr: Instr) -> _Step:
     base, written = instr.inputs
-    context = _context(instr, (history.aval_of(base), None), instr.needs)
+    context = context_of(instr, (history.aval_of(base), None), instr.needs)
     return _Step(
         instr.op,
         backward_plan(instr.op, (False, False)),

@@ -40,8 +40,10 @@ __all__ = [
     "build_node",
     "edge_of",
     "edges_asked",
+    "ends_with_release",
     "install_programs",
     "make_op_node",
+    "name_of_op",
     "node_class",
     "release",
     "remember_line",
@@ -149,7 +151,7 @@ class OpNode(Node):
     place: Place | None
 
     def name(self) -> str:
-        return _name_of(self.op, self.context)
+        return name_of_op(self.op, self.context)
 
     @property
     def num_seen(self) -> int:
@@ -268,7 +270,8 @@ class OpNode(Node):
         release(self)
 
 
-def _name_of(op: Op, context: RuleContext) -> str:
+def name_of_op(op: Op, context: RuleContext) -> str:
+    """``name()`` of an operation's Node."""
     names = op.node_names
     if names:
         for position, aval in enumerate(context.avals):
@@ -314,6 +317,11 @@ def release(node: OpNode) -> None:
     if plan.has_numbers and not keep_numbers(node, saved):
         return
     node.saved = None
+
+
+def ends_with_release(op: Op, plan: BackwardPlan, saves_tensor: bool) -> bool:
+    """Whether ``release`` takes what a Node has saved; ``saves_tensor``: something of that is a tensor."""
+    return plan.ends and (not plan.has_numbers or saves_tensor or op.runs_once is True)
 
 
 @eager_native
@@ -509,7 +517,7 @@ def assemble(
     op: Op, plan: BackwardPlan, context: RuleContext, next_edges: tuple[Any, ...], saved: tuple[Any, ...]
 ) -> Any:
     """A node from its parts: where the gradients go, and what its rules read, in the plan's order."""
-    node: OpNode = blank(node_class(_name_of(op, context)) if op.node_names else plan.node_class)
+    node: OpNode = blank(node_class(name_of_op(op, context)) if op.node_names else plan.node_class)
     longest = -1
     for edge in next_edges:
         pair: tuple[Any, ...] = edge

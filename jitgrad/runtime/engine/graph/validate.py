@@ -42,8 +42,11 @@ def fit_seed(index: int, edge: Edge, seed: Any) -> Any:
     return _fit(None, index, seed, node.input_metadata[input_nr])
 
 
-def fit(node: Node, index: int, grad: Any, expected: Aval) -> Any:
+def fit(node: Node | None, index: int, grad: Any, expected: Aval) -> Any:
     """Gradient ``index`` of ``node``, with the shape, dtype and device of the tensor it belongs to.
+
+    Args:
+        node: named in errors, unless it is None.
 
     Raises:
         RuntimeError: the shape cannot be summed to the expected one, or it has dimensions and is on another device.
