@@ -27,6 +27,7 @@ __all__ = ["KINDS", "LENGTHS", "Ratios", "main", "ratios"]
 
 LENGTHS = (30, 300, 3_000)
 CALLS = 5
+_EAGER_OPERATIONS = 10_000
 _SIZE = 10_000
 
 Kind = Callable[[int, int], tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]]
@@ -187,10 +188,14 @@ def main() -> None:
     parser.add_argument("--cold", action="store_true", help="compile every kernel anew")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    config.builders = 0  # what they make would come in the middle of what is measured
     with tempfile.TemporaryDirectory() as folder:
         config.cache_dir = None if arguments.cold else folder
+        x = jitgrad.ones(1)
         for _ in range(2):
-            jitgrad.compile(lambda x: x + 1)(jitgrad.ones(1))  # LLVM and the hits are loaded
+            jitgrad.compile(lambda x: x + 1)(x)  # LLVM and the hits are loaded
+        for _ in range(_EAGER_OPERATIONS):
+            x + x  # eager mode's native code, too: the eager step is at its best
         if not arguments.json:
             print("operations      eager   record     plan    first   second    fifth  (over the eager step)")
         rows = [_row(name, n, not arguments.json) for name in KINDS for n in arguments.lengths]

@@ -27,6 +27,7 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct
 from jitgrad.runtime.eager.quiet import has_context
+from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
 from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hits import MISSED
@@ -70,6 +71,7 @@ def pythons_form() -> Iterator[None]:
     for functions in _installed:
         functions["activate"](None)
         plain_graph.PLAIN.use(plain_graph.run_plain, plain_graph.run_wanted)
+        MAKERS.use(PYTHONS_MAKERS)
     try:
         yield
     finally:
@@ -80,6 +82,7 @@ def pythons_form() -> Iterator[None]:
 def _activate(functions: dict[str, Any]) -> None:
     functions["activate"](direct.here.here)
     plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
+    MAKERS.use(functions)
 
 
 _code = NativeCode(install)
@@ -99,7 +102,7 @@ def _install() -> None:
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
-    called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted]
+    called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted, *PYTHONS_MAKERS.values()]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)

@@ -71,6 +71,12 @@ def _cat_aval(xs: tuple[Aval, ...], dim: int) -> Aval:
 
 
 def _np_cat(xs: Any, dim: int) -> Any:
+    first = xs[0].dtype
+    for x in xs:
+        if x.dtype is not first or x.shape == (0,):
+            break
+    else:
+        return np.concatenate(xs, dim)
     parts = _cat_parts(xs)
     return np.concatenate(parts if _are_alike(xs) else _cast_all(parts, _joint_dtype(xs)), axis=dim)
 

@@ -15,7 +15,7 @@ from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, j
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.runtime.eager.eager import make_view
-from jitgrad.runtime.eager.numpy_rule import is_own, own
+from jitgrad.runtime.eager.numpy_rule import is_own, own, own_inside
 from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.runtime.eager.quiet import quiet, run_in_errstate
 from jitgrad.runtime.engine.graph.copy_slices import view_requires_grad
@@ -26,7 +26,8 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits import MISSED
 
-__all__ = ["Here", "array_of", "arrays_of", "constant_of", "join", "needs_grad", "result_of", "results_of", "run_all"]
+__all__ = ["MAKERS", "PYTHONS_MAKERS", "Here", "Makers", "array_of", "arrays_of", "constant_of", "join", "needs_grad",
+           "result_of", "results_of", "run_all"]  # fmt: skip
 
 
 class Here:
@@ -46,7 +47,35 @@ class Here:
         self.context, self.thread = quiet.context, state.__dict__
 
 
+class Makers:
+    """What programs in Python's form make their results by: these functions in the form that is in use."""
+
+    __slots__ = ("make_view", "new_result", "owned")
+
+    make_view: Any
+    new_result: Any
+    owned: Any
+
+    def __init__(self) -> None:
+        self.use(PYTHONS_MAKERS)
+
+    def use(self, functions: dict[str, Any]) -> None:
+        """Put these forms in use."""
+        for name in PYTHONS_MAKERS:
+            setattr(self, name, functions[name])
+
+
 # --- their values ---
+
+
+@eager_native
+def owned(result: Any, aval: Aval, inputs: tuple[Any, ...]) -> Any:
+    """``own(result, aval, inputs)``, for a caller that NumPy is quiet for."""
+    return result if is_own(result, aval, inputs) else own_inside(result, aval, inputs)
+
+
+PYTHONS_MAKERS: dict[str, Any] = {"make_view": make_view, "new_result": new_result, "owned": owned}
+MAKERS = Makers()
 
 
 @eager_native

@@ -38,18 +38,18 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.device_ops import step_on
-from jitgrad.runtime.eager.eager import make_view, split_args
+from jitgrad.runtime.eager.eager import split_args
 from jitgrad.runtime.eager.fused_rules import FusedRules, RuleStep, fuse
 from jitgrad.runtime.eager.kernel import array_maker
-from jitgrad.runtime.eager.numpy_rule import own_inside
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
+from jitgrad.runtime.eager.results import MAKERS
 from jitgrad.runtime.engine.graph.op_node import OpNode, edges_asked, run_rules, wanted_nodes
 from jitgrad.runtime.engine.graph.saved_variable import RESULT, SavedVariable
 from jitgrad.runtime.engine.graph.validate import is_expandable_to, sum_to_shape
 from jitgrad.state import modes_in_use, switch_handler
 from jitgrad.structs import struct
-from jitgrad.tensor_base import TensorBase, new_result, new_tensor, tensor_class
+from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
 from jitgrad.tracer.recorder_state import new_tid
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import VERSION
@@ -207,8 +207,8 @@ class _ProgramText:
         self.values, self.steps, self.device = recorder.values, recorder.steps, device
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "own": own_inside,
-            "new_result": new_result, "make_view": make_view, "several": _several,
+            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "MAKERS": MAKERS,
+            "several": _several,
         }  # fmt: skip
         self._tensors: dict[int, str] = {}
         self.is_fused = self.saves_numbers = False
@@ -308,6 +308,12 @@ class _ProgramText:
         operands = [self._operand(plan, x) for x in step.operands]
         names = [self.values[n].name for n in step.results]
         params = [self.constant("P", x) for x in plan.params]
+        if plan.list_rule is not None:
+            rule, aval = self.constant("F", plan.list_rule), self.constant("A", plan.aval)
+            listed = ", ".join(operands)
+            given = "".join(f", {name}" for name in params)
+            self.lines.append(f"{names[0]} = MAKERS.owned({rule}([{listed}]{given}), {aval}, ({listed},))")
+            return
         if not plan.is_plain:
             self.lines.append(f"{', '.join(names)}, = several({self.constant('E', plan)}, [{', '.join(operands)}])")
             return
@@ -316,7 +322,8 @@ class _ProgramText:
         args = ", ".join([*operands, *params])
         if not plan.is_exact:
             aval = self.constant("A", plan.aval)
-            self.lines.append(f"{names[0]} = own({function}({args}), {aval}, ({''.join(f'{x}, ' for x in operands)}))")
+            given = "".join(f"{x}, " for x in operands)
+            self.lines.append(f"{names[0]} = MAKERS.owned({function}({args}), {aval}, ({given}))")
             return
         place = "" if plan.has_kernel else self._place(plan.aval, dying)
         self.lines.append(f"{names[0]} = {function}({args}{place})")
@@ -358,9 +365,9 @@ class _ProgramText:
             value = self.values[number]
             aval = self.constant("A", value.aval.on(self.device))
             if value.source < 0:
-                made = f"new_result({aval}, {value.name})"
+                made = f"MAKERS.new_result({aval}, {value.name})"
             else:
-                made = f"make_view({self.tensor(value.source)}, {aval}, {value.has_base}, False)"
+                made = f"MAKERS.make_view({self.tensor(value.source)}, {aval}, {value.has_base}, False)"
             name = self._tensors[number] = f"t{number}"
             self.lines.append(f"{name} = {made}")
         return name

@@ -18,6 +18,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from jitgrad.cpython.primitives import eager_native
 from jitgrad.grad_mode import is_inference_mode_enabled
 from jitgrad.ops.aval import REPEATS, Aval, has_repeats
 from jitgrad.ops.strided import STRIDED_SELECT, over
@@ -206,7 +207,8 @@ def current_grad_fn(tensor: Any) -> Node | None:
     return _regenerate_now(tensor)
 
 
-def creation_meta_of(source: Any, is_several: bool) -> CreationMeta | None:
+@eager_native
+def creation_meta_of(source: TensorBase, is_several: bool) -> Any:
     """The ``_creation_meta`` of a view of ``source`` that is made now, one of ``is_several`` or alone."""
     if not state.grad_enabled:
         return CreationMeta.INFERENCE_MODE if is_inference_mode_enabled() else CreationMeta.NO_GRAD_MODE

@@ -444,15 +444,20 @@ def edge_of(tensor: TensorBase) -> Any:
     return gradient_edge(tensor)
 
 
-def _knows_its_node(view: Any) -> bool:
+@eager_native
+def _knows_its_node(view: TensorBase) -> bool:
     """Whether the Node that a view refers to is that of its value now, and one that Python may see."""
-    is_known = view._requires_grad and view._tid >= 0 and type(view._grad_fn) is not CallNode
+    is_known = view._requires_grad and int(view._tid) >= 0 and type(view._grad_fn) is not CallNode
     return is_known and is_as_made(view)
 
 
-def is_as_made(tensor: Any) -> bool:
+@eager_native
+def is_as_made(tensor: TensorBase) -> bool:
     """Whether nobody has written the base of a view since; true of what is no view."""
-    return tensor._base is None or tensor._view_version is None or tensor._view_version == tensor._vc[VERSION]
+    if tensor._base is None or tensor._view_version is None:
+        return True
+    versions: list[Any] = tensor._vc
+    return int(tensor._view_version) == int(versions[VERSION])
 
 
 def saved_inputs(op: Op, needs: tuple[bool, ...]) -> tuple[int, ...]:

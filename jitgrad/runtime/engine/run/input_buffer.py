@@ -23,9 +23,9 @@ from jitgrad.runtime.eager.quiet import run_into
 from jitgrad.runtime.engine.run import trace
 from jitgrad.state import state
 
-__all__ = ["InputBuffer", "accumulate", "accumulate_stream"]
+__all__ = ["FEW", "InputBuffer", "accumulate", "accumulate_stream"]
 
-_FEW = 1 << 15
+FEW = 1 << 15
 """Elements that one core adds sooner than others are woken."""
 
 
@@ -108,7 +108,7 @@ def _added(old: Any, new: Any) -> bool:
     Nobody else knows ``old``, so its version need not be counted.
     """
     aval, array, other = old._aval, old._array, new._array
-    is_usual = aval is new._aval and array is not None and other is not None and aval.numel < _FEW
+    is_usual = aval is new._aval and array is not None and other is not None and aval.numel < FEW
     if not is_usual or not aval.dtype.is_inexact or aval.dtype.is_half:
         return False
     run_into(np.add, array, array, other)
