@@ -23,13 +23,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
-from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount, same
+from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import OPS, RuleContext
+from jitgrad.ops.table import RuleContext
 from jitgrad.probe import probe
-from jitgrad.runtime.eager.direct import operate_now
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.current import current
@@ -37,75 +34,14 @@ from jitgrad.runtime.engine.graph.node import CallNode, Edge, Node, OwnedGrads
 from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked, release
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr
-from jitgrad.runtime.engine.run.input_buffer import FEW, accumulate
+from jitgrad.runtime.engine.run.partial_sums import PlainRun, fitting, merge_sums
 from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
 from jitgrad.runtime.engine.run.request import BackwardRequest, check_used, first_gradient, output_edge
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, override_classes, state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MISSED
 from jitgrad.tracer.recorder_state import RUNNING
 
 __all__ = ["PLAIN", "backward_plainly", "run_request"]
-
-
-_ADD, _np_add = OPS["add"], np.add
-
-
-class PlainRun:
-    """The state of one plain backward.
-
-    Attributes:
-        dependencies: gradients still to arrive, per Node.
-        wanted: the Nodes on a path to an input, and whether they run; None: all do.
-        captures: for Nodes whose gradients are asked for: number and place in ``captured`` in turn.
-        captured: the gradients that are asked for.
-        create_graph: the backward is part of the graph.
-        waiting: what has arrived so far at Nodes that wait for more, as ``PartialSums``.
-        heap: Nodes that are ready, as (-sequence number, arrival, Node, its gradients).
-        leaves: what arrived at leaves that are ready: a leaf's Node, its gradient, the next one's Node ...
-        upcoming: a Node that is ready and not in the heap; None: there is none.
-        inputs: its gradients.
-        arrival: its place among the Nodes that became ready.
-        context: the thread's ``quiet.context``.
-        num_ready: how many did.
-        thread: the dictionary of ``current``.
-        keep_graph: saved values stay in place.
-    """
-
-    __slots__ = (
-        "arrival", "captured", "captures", "context", "create_graph", "dependencies", "heap", "inputs", "keep_graph",
-        "leaves", "num_ready", "thread", "upcoming", "waiting", "wanted",
-    )  # fmt: skip
-
-    arrival: int
-    captured: list[Any]
-    captures: dict[Any, Any]
-    context: Any
-    create_graph: bool
-    dependencies: dict[Any, int]
-    heap: list[Any]
-    inputs: Any
-    keep_graph: bool
-    leaves: list[Any]
-    num_ready: int
-    thread: dict[str, Any]
-    upcoming: Any
-    waiting: dict[Any, Any]
-    wanted: dict[Any, Any] | None
-
-
-class PartialSums:
-    """What has arrived so far at a Node that waits for more: what ``InputBuffer`` is to the engine.
-
-    Attributes:
-        grads: a gradient per input of the Node, or None.
-        owned: for each, whether it is a sum that nobody else knows, Note [Accumulating in place].
-    """
-
-    __slots__ = ("grads", "owned")
-
-    grads: list[Any]
-    owned: list[Any]
 
 
 # --- the ready Nodes ---
@@ -151,75 +87,6 @@ def choose(task: PlainRun) -> None:
     task.arrival = entry[1]
     task.upcoming = entry[2]
     task.inputs = entry[3]
-
-
-# --- gradients that arrive ---
-
-
-@eager_native
-def merge_sums(task: PlainRun, target: Node, input_nr: int, grad: Any, missing: int) -> Any:
-    """Add a gradient to those that have arrived; returns them, in a list, if they are all."""
-    waiting: dict = task.waiting
-    known = waiting.get(target)
-    if known is None:
-        first: PartialSums = blank(PartialSums)
-        grads: list = []
-        owned: list = []
-        metadata: tuple = target.input_metadata
-        for i in range(len(metadata)):
-            grads.append(grad if i == input_nr else None)
-            owned.append(False)
-        first.grads = grads
-        first.owned = owned
-        waiting[target] = first
-        return None
-    sums: PartialSums = known
-    if grad is not None:
-        add_to_sums(task, sums, input_nr, grad)
-    if missing > 0:
-        return None
-    waiting.pop(target)
-    return sums.grads
-
-
-@eager_native
-def add_to_sums(task: PlainRun, sums: PartialSums, nr: int, grad: Any) -> None:
-    """What ``InputBuffer.add`` does, on the CPU."""
-    grads: list = sums.grads
-    owned: list = sums.owned
-    old = grads[nr]
-    if old is None:
-        grads[nr] = grad
-        return
-    grads[nr] = summed(task, old, grad, owned[nr] is True and not task.create_graph)
-    owned[nr] = True
-
-
-@eager_native
-def summed(task: PlainRun, old: TensorBase, new: TensorBase, may_write: bool) -> Any:
-    """``accumulate(old, new, may_write)``."""
-    if may_write:
-        aval: Aval = old._aval
-        is_usual = aval is new._aval and old._array is not None and new._array is not None
-        is_usual = is_usual and int(aval.numel) < FEW and aval.dtype.is_inexact and not aval.dtype.is_half
-        if is_usual and call_inside(task.context, _np_add, (old._array, new._array, old._array)) is not None:
-            return old
-    else:
-        made = operate_now(_ADD, None, old, new)
-        if made is not MISSED:
-            return made
-    return accumulate(old, new, may_write)
-
-
-@eager_native
-def fitting(node: Node, nr: int, grad: TensorBase, expected: Aval) -> Any:
-    """``fit(node, nr, grad, expected)``."""
-    aval: Aval = grad._aval
-    if aval is expected:
-        return grad
-    if same(aval.shape, expected.shape) and aval.dtype is expected.dtype and aval.device is expected.device:
-        return grad
-    return fit(node, nr, grad, expected)
 
 
 # --- running one ---
