@@ -137,6 +137,45 @@ def test_new_layouts_of_gradients_get_programs_of_their_own_and_then_none() -> N
         np.testing.assert_array_equal(x.grad.numpy(), np.exp(x.detach().numpy()) * g.numpy())
 
 
+def _picked(picks: list[int], as_view: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Elements picked one by one, then stacked: each one's gradient lies behind that of the one before."""
+    x = jg.linspace(-1.0, 1.0, 12).requires_grad_()
+    rows = [as_view(x * (1.0 + nr))[pick] for nr, pick in enumerate(picks)]
+    stacked = jg.stack(rows)
+    (stacked * jg.arange(1.0, stacked.numel() + 1).reshape(stacked.shape)).sum().backward()
+    return x.grad.numpy().copy(), rows
+
+
+@pytest.mark.usefixtures("usual_bounds")
+def test_a_gradient_may_lie_elsewhere() -> None:
+    picks = [3, 1, 3, 1, 1, 3, 0, 3] * 4
+    want = np.zeros(12)
+    for nr, pick in enumerate(picks):
+        want[pick] += (1.0 + nr) * (nr + 1)
+    with count("rule_programs") as made:
+        for _ in range(6):
+            np.testing.assert_allclose(_picked(picks, lambda y: y)[0], want, rtol=1e-6)
+    assert made() <= 12, "one per kind of Node, wherever the gradient lies"
+
+
+@pytest.mark.usefixtures("usual_bounds")
+@pytest.mark.parametrize(
+    "view", [lambda y: y.reshape(3, 4), lambda y: y.reshape(4, 3).t(), lambda y: y.view(3, 2, 2).permute(0, 2, 1)]
+)
+def test_a_result_that_is_a_view_of_the_gradient_lies_where_that_lies(view: Callable[[Any], Any]) -> None:
+    """The rule of ``reshape`` returns a view of the gradient; a program that put it elsewhere would be wrong."""
+    for _ in range(5):
+        x = jg.linspace(-1.0, 1.0, 24).requires_grad_()
+        parts = [view(part.clone()) for part in (x * 1.0).chunk(2)]
+        weights = jg.arange(1.0, 1.0 + 4 * parts[0].numel()).reshape(-1, *parts[0].shape)
+        loss = (jg.stack([*parts, *parts]) * weights).sum()
+        loss.backward()
+        y = x.detach().clone().requires_grad_()
+        want = [view(part) for part in y.chunk(2)]
+        (sum((want[nr % 2] * weights[nr]).sum() for nr in range(4))).backward()
+        np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-6)
+
+
 def test_what_was_overwritten_is_refused_by_a_program_too() -> None:
     x = jg.ones(3, requires_grad=True)
     for nr in range(6):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, joined
+from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, joined, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.runtime.eager.eager import make_view
@@ -50,8 +50,9 @@ class Here:
 class Makers:
     """What programs in Python's form make their results by: these functions in the form that is in use."""
 
-    __slots__ = ("make_view", "new_result", "owned")
+    __slots__ = ("are_alike", "make_view", "new_result", "owned")
 
+    are_alike: Any
     make_view: Any
     new_result: Any
     owned: Any
@@ -74,7 +75,13 @@ def owned(result: Any, aval: Aval, inputs: tuple[Any, ...]) -> Any:
     return result if is_own(result, aval, inputs) else own_inside(result, aval, inputs)
 
 
-PYTHONS_MAKERS: dict[str, Any] = {"make_view": make_view, "new_result": new_result, "owned": owned}
+@eager_native
+def are_alike(a: Aval, b: Aval) -> bool:
+    """Whether two layouts differ in nothing but where they begin."""
+    return same(a.shape, b.shape) and same(a.stride, b.stride) and a.dtype is b.dtype and a.device is b.device
+
+
+PYTHONS_MAKERS: dict[str, Any] = {f.__name__: f for f in (are_alike, make_view, new_result, owned)}
 MAKERS = Makers()
 
 
