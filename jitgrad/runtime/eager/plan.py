@@ -10,6 +10,7 @@ without its dtype promotion where none is needed, and the graph side: one ``Rule
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ __all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "pla
 
 _MAX_PLANS = 8192
 """Then all are dropped: shapes that keep changing must not fill the memory."""
+_MAX_PASSING = 4096
+"""Plans that are made again at little cost: from here on the oldest one makes room."""
 _MAX_CONSTANTS = 16
 
 
@@ -104,26 +107,39 @@ class EagerPlan:
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
         self.aval = self.out_avals[0]
-        self.direct = self._direct()
-        self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
+        self.has_base = op.has_base
+        self._operands = avals
+        self._several: Any = None
+        self._writes: dict[tuple[int, ...], Any] = {}
+        self._constants: dict[int | float, Any] = {}
+        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
         is_inside = op.is_view and op.name != "as_strided" and not self.is_elsewhere
         self.views = self.out_avals if is_inside else None
         self.is_one_view = is_inside and not self.is_several
-        self.is_plain = not (self.is_several or self.is_elsewhere or op.is_view or op.num_inputs < 0)
-        self.function: Any = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
+        self.direct: Any = None
+        self.function: Any = None
+        self.into: Any = None
+        self.list_rule: Any = None
+        self._rule: Any = None
+        self._dtype: Any = None
+        self.is_plain = self.is_exact = self.has_kernel = False
+        if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
+            self._plan_computing()
+
+    def _plan_computing(self) -> None:
+        """What says how the results are computed."""
+        op = self.op
+        self.direct = self._direct()
+        self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
+        self.is_plain = not (self.is_several or self.is_elsewhere or op.num_inputs < 0)
+        self.function = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
-        self.into: Any = _into(self.direct) if self.is_exact else None
-        self.has_kernel = not self.is_elsewhere and has_kernel(op, avals, self.out_avals, self.params)
-        self.has_base = op.has_base
-        self.list_rule: Any = self._list_rule()
-        self._operands = avals
+        self.into = _into(self.direct) if self.is_exact else None
+        self.has_kernel = not self.is_elsewhere and has_kernel(op, self._operands, self.out_avals, self.params)
+        self.list_rule = self._list_rule()
         self._rule = self.function
-        self._several: Any = None
-        self._writes: dict[tuple[int, ...], Any] = {}
         if self.has_kernel and self.is_plain:
             self.function = self._first_run
-        self._constants: dict[int | float, Any] = {}
-        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
     def _values(self) -> list[Aval]:
         """Of the tensor inputs, but for the mask of an operation that selects by one."""
@@ -297,8 +313,20 @@ def _on(device: Device, avals: Any) -> Any:
     return avals.on(device) if type(avals) is Aval else avals
 
 
+# Note [Operands that begin elsewhere]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# ``data[i : i + n]`` is another layout for each ``i``: it begins elsewhere in the storage. Where an operand begins
+# means nothing to an operation but a view, as an array begins at its first element. So there is one plan, with its
+# kernel, contexts and rule programs, for operands that begin at 0; the table has it under the keys of others, too.
+# Those keys, and the plans of views, which are cheap, stay for a while only (``_passing``): an epoch over a data set
+# must not push out what every step needs. A rule program asks for saved values and gradients that lie alike, not for
+# the same layout, unless a result is a view of one.
+
 plans: dict[tuple[Any, ...], EagerPlan] = {}
+_passing: deque[tuple[Any, ...]] = deque()
+"""Keys of ``plans``, oldest first."""
 on_new_default.append(plans.clear)
+on_new_default.append(_passing.clear)
 
 
 def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerPlan:
@@ -349,12 +377,32 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
         return EagerPlan(op, avals, params)
     if plan is not None:
         return plan
+    if not op.is_view and any([type(a) is Aval and a.offset and a.device is CPU for a in avals]):
+        plan = find_plan(op, [_at_start(a) for a in avals], params)
+        if plan.is_settled():
+            _keep_for_a_while(key, plan)
+        return plan
     plan = EagerPlan(op, avals, params)
-    if plan.is_settled():
+    if op.is_view:
+        _keep_for_a_while(key, plan)
+    elif plan.is_settled():
         if len(plans) >= _MAX_PLANS:
             plans.clear()
         plans[key] = plan
     return plan
+
+
+def _at_start(x: Any) -> Any:
+    """An aval that begins at 0; a number as it is."""
+    return make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval and x.device is CPU else x
+
+
+def _keep_for_a_while(key: tuple[Any, ...], plan: EagerPlan) -> None:
+    """See Note [Operands that begin elsewhere]."""
+    _passing.append(key)
+    plans[key] = plan
+    if len(_passing) > _MAX_PASSING:
+        plans.pop(_passing.popleft(), None)
 
 
 def number_key(op: Op, number: Any) -> Any:

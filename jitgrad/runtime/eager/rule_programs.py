@@ -224,26 +224,23 @@ class _ProgramText:
     def check(self, grads: list[Any], saved: list[Any], results: list[int | None]) -> None:
         """Return None where gradients or saved values are others than those that the program was recorded with.
 
-        A gradient may begin elsewhere in its storage, if no result is a view of it: gradients of elements that were
-        picked one by one and then stacked lie one behind the other.
+        Either may begin elsewhere in its storage, if no result is a view of it, Note [Operands that begin elsewhere]:
+        gradients of elements that were picked one by one and then stacked lie one behind the other.
         """
         seen = {self._root(n) for n in results if n is not None and self.values[n].source >= 0}
-        number = 0  # gradients are the recorder's first values
+        number = 0  # of the recorder's values: gradients are the first, what is saved follows
         for i, grad in enumerate(grads):
             self.lines.append(f"g{i} = grads[{i}]")
             if grad is None:
                 self._require(f"g{i} is None")
                 continue
-            aval = self.constant("A", grad._aval)  # with its device
-            same = f"g{i}._aval is {aval}"
-            if self.device is CPU and number not in seen:
-                same = f"({same} or MAKERS.are_alike(g{i}._aval, {aval}))"
-            self._require(f"type(g{i}) is Tensor and {same}")
+            self._require(f"type(g{i}) is Tensor and {self._lies_as(f'g{i}', grad._aval, number in seen)}")
             number += 1
         for i, value in enumerate(saved):
             self.lines.append(f"s{i} = saved[{i}]")
             if isinstance(value, TensorBase):
-                self._check_saved(i, value._aval.on(self.device))
+                self._check_saved(i, value._aval.on(self.device), number in seen)
+                number += 1
             elif type(value) in (int, float) and value and not math.isnan(value):
                 kind, self.saves_numbers = type(value).__name__, True
                 self._require(f"type(s{i}) is {kind} and s{i} == {self.constant('N', value)}")
@@ -252,12 +249,19 @@ class _ProgramText:
             else:
                 raise NoProgramError("a number that is no good key")
 
-    def _check_saved(self, i: int, aval: Aval) -> None:
+    def _check_saved(self, i: int, aval: Aval, is_seen: bool) -> None:
         """What ``SavedVariable.unpack`` looks at."""
         self._require(f"type(s{i}) is SavedVariable")
         self.lines.append(f"x{i} = s{i}.tensor")
-        self._require(f"x{i}._aval is {self.constant('A', aval)} and x{i}._vc[{VERSION}] == s{i}.version")
+        self._require(f"{self._lies_as(f'x{i}', aval, is_seen)} and x{i}._vc[{VERSION}] == s{i}.version")
         self._require(f"s{i}.output_nr != {RESULT} or x{i}._grad_fn is not None or x{i}._graph is not None")
+
+    def _lies_as(self, tensor: str, aval: Aval, is_seen: bool) -> str:
+        """Whether a tensor is laid out as ``aval``, with its device; ``is_seen``: some result is a view of it."""
+        name = self.constant("A", aval)
+        same = f"{tensor}._aval is {name}"
+        is_strict = is_seen or self.device is not CPU
+        return same if is_strict else f"({same} or MAKERS.are_alike({tensor}._aval, {name}))"
 
     def _require(self, condition: str) -> None:
         self.lines.append(f"if not ({condition}): return None")
