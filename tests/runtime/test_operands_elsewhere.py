@@ -106,6 +106,17 @@ def test_what_passes_does_not_push_out_what_stays(monkeypatch: pytest.MonkeyPatc
     assert any(plan is kept for plan in plans.values())
 
 
+def test_ever_new_shapes_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.clear()
+    monkeypatch.setattr(plan_module, "_MAX_PLANS", 40)
+    for length in range(1, 90):
+        x = jg.ones(length)
+        assert (x + x).sum().item() == 2 * length
+        assert len(plans) <= 40
+    assert any(key[0] is OPS["add"] and key[2].shape == (89,) for key in plans)
+    assert not any(key[0] is OPS["add"] and key[2].shape == (1,) for key in plans)
+
+
 def test_a_batch_that_was_written_is_refused() -> None:
     data, _ = _batches()
     w = _weight()

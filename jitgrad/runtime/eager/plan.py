@@ -32,8 +32,9 @@ from jitgrad.tensor_base import TensorBase
 
 __all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "plans"]
 
-_MAX_PLANS = 8192
-"""Then all are dropped: shapes that keep changing must not fill the memory."""
+_MAX_PLANS = 32_768
+"""Then the older half is dropped: shapes that keep changing must not fill the memory. A plan takes some 4 KB with what
+belongs to it, and a block of a transformer, trained, has a hundred per length of its sequences."""
 _MAX_PASSING = 4096
 """Plans that are made again at little cost: from here on the oldest one makes room."""
 _MAX_CONSTANTS = 16
@@ -387,7 +388,8 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
         _keep_for_a_while(key, plan)
     elif plan.is_settled():
         if len(plans) >= _MAX_PLANS:
-            plans.clear()
+            for old in [*plans][: _MAX_PLANS // 2]:
+                plans.pop(old, None)
         plans[key] = plan
     return plan
 
