@@ -321,6 +321,7 @@ class Recorder(RecorderState):
             self.stubs.add_views_of(tensor)
         else:
             self.stubs.drop_views_of(tensor)
+            self.graph.note_former_leaf(vid, tensor)
 
     @_uninterrupted
     def add_hooks(self, tensor: Any) -> None:

@@ -106,6 +106,17 @@ class Level(ForwardingHandler):
         """Ask the level below; None if there is nobody: eager execution keeps no account."""
         return None if self.below is None else self.beneath(getattr(self.below, name), *args)
 
+    def saved_hooks_changed(self) -> None:
+        """What records at the bottom may have another handler in front of it from here on, or none any more."""
+        if self.below is None:
+            return
+        before = switch_handler(self.below)
+        try:
+            self.below.saved_hooks_changed()
+            self.below = state.handler
+        finally:
+            switch_handler(before)
+
     def custom_function(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented if self.below is None else self.pass_on("custom_function", cls, args, kwargs)
 

@@ -519,3 +519,28 @@ def test_a_backward_that_is_known_takes_the_short_way(monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(backend), "record_backward", staticmethod(refuse))
     step()
     assert np.array_equal(w.grad.numpy(), x.numpy())
+
+
+@pytest.mark.parametrize("changes_its_mind", [False, True])
+def test_a_leaf_that_requires_no_gradient_any_more(changes_its_mind: bool) -> None:
+    """Nodes lead to it nevertheless: whether it gets a gradient is asked when the backward arrives there."""
+
+    def step(p: Any) -> tuple[Any, Any]:
+        own = jg.ones(3, requires_grad=True)
+        y, z = own * 1.5 + p, own.exp()  # one saves nothing
+        own.requires_grad_(False)
+        p.requires_grad_(False)
+        return own, y if changes_its_mind else (y + z)
+
+    compiled = jg.compile(step)
+    for _ in range(4):
+        found = []
+        for f in (step, compiled):
+            p = leaf(3)
+            own, y = f(p)
+            own.requires_grad_(changes_its_mind)
+            p.requires_grad_(changes_its_mind)
+            for _ in range(2):
+                y.sum().backward(retain_graph=True)
+            found.append([None if x.grad is None else x.grad.tolist() for x in (own, p)])
+        assert found[0] == found[1] == ([[3.0] * 3, [2.0] * 3] if changes_its_mind else [None, None])

@@ -412,3 +412,52 @@ def test_tensors_of_inference_mode_elsewhere_are_no_matter(mode: Mode) -> None:
     got = mode.run(step, lambda: (Ours.tensor(XS),))
     assert kept.is_inference()
     np.testing.assert_allclose(got.numpy(), 3 * XS**2)
+
+
+def _logged(log: list[Any]) -> Any:
+    def pack(x: Any) -> Any:
+        log.append(("pack", tuple(x.shape)))
+        return x
+
+    def unpack(x: Any) -> Any:
+        log.append(("unpack", tuple(x.shape)))
+        return x
+
+    return jitgrad.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+
+def _checkpointed(x: Any, w: Any, log: list[Any]) -> Any:
+    y = jitgrad.utils.checkpoint.checkpoint(lambda v: (v.sin() * x).tanh(), w, use_reentrant=False)
+    seeds = jitgrad.ones(2, *w.shape)
+    return jitgrad.autograd.grad(w * w * y.sum(), w, seeds, is_grads_batched=True, retain_graph=True)[0]
+
+
+def _hooks_in_a_vmap(x: Any, w: Any, log: list[Any]) -> Any:
+    def one(v: Any) -> Any:
+        with _logged(log):
+            y = (v.exp() * w).sum()
+        return y + v.sum()
+
+    return jitgrad.vmap(one)(jitgrad.stack([x, x + 1]))
+
+
+def _hooks_in_a_gradient(x: Any, w: Any, log: list[Any]) -> Any:
+    def one(v: Any) -> Any:
+        with _logged(log):
+            y = (v.exp() * w).sin()
+        return y.sum()
+
+    return jitgrad.func.grad(one)(x)
+
+
+@pytest.mark.parametrize("f", [_checkpointed, _hooks_in_a_vmap, _hooks_in_a_gradient])
+def test_saved_tensor_hooks_that_a_level_meets_are_called_in_a_step_too(f: Any) -> None:
+    """The recorder has another handler in front of it while there are hooks; a level above it must see that."""
+    x, w = jitgrad.linspace(-1.0, 1.0, 4), jitgrad.linspace(0.5, 2.0, 4).requires_grad_()
+    logs: list[list[Any]] = [[], []]
+    want = f(x, w, logs[0]).detach()
+    step = jitgrad.compile(lambda x, w: f(x, w, logs[1]).detach())
+    for _ in range(3):
+        logs[1].clear()
+        np.testing.assert_allclose(step(x, w).numpy(), want.numpy(), rtol=1e-5)
+        assert logs[1] == logs[0]

@@ -68,6 +68,7 @@ class TraceGraph(CallGraph):
         "_buffers",
         "_call_node",
         "_detached",
+        "_former_leaves",
         "_inputs",
         "_outer",
         "_scalars",
@@ -98,6 +99,7 @@ class TraceGraph(CallGraph):
         self.numbers = []
         self.noted = self.entered = self.table = self.outer = None
         self._detached: set[int] = set()
+        self._former_leaves: dict[int, Any] = {}
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self.counters: dict[int, list[int]] = {}
         self.versions: dict[int, int] = {}
@@ -158,6 +160,7 @@ class TraceGraph(CallGraph):
         if self.tip is None:
             self.nodes.clear()  # a user that holds a Node still has it
             self._detached.clear()
+            self._former_leaves.clear()
             self._twins.clear()
             self.counters.clear()
             self.versions.clear()
@@ -189,6 +192,15 @@ class TraceGraph(CallGraph):
             for vid, counter, version in zip(noted[::3], noted[1::3], noted[2::3], strict=True):
                 if vid not in self.counters:
                     self.counters[vid], self.versions[vid] = counter, version
+
+    def note_former_leaf(self, vid: int, tensor: Any) -> None:
+        """A leaf requires no gradient any more. Nodes lead to it nevertheless, and it may change its mind."""
+        self._former_leaves[vid] = tensor
+
+    def _leaf(self, vid: int) -> Any:
+        """The leaf that came in under an input id, once the call is over."""
+        found = self._inputs.get(vid)
+        return self._former_leaves[vid] if found is None else found
 
     def attach(self, tensor: Any) -> Any:
         """Give a tensor of the call its ``grad_fn``, and return that."""
@@ -229,7 +241,7 @@ class TraceGraph(CallGraph):
             return None
         edges: list[Any] = []
         for vid, is_leaf, _ in known.targets:
-            edge = (accumulator_of(self._inputs[vid]), 0) if is_leaf else self._outer.get(vid)
+            edge = (accumulator_of(self._leaf(vid)), 0) if is_leaf else self._outer.get(vid)
             if edge is None:
                 return None
             edges.append(edge)
@@ -435,7 +447,7 @@ class TraceGraph(CallGraph):
             return handle
 
         history = History.replay(self.tip)
-        leaf, origin = self._inputs.__getitem__, self._outer.__getitem__
+        leaf, origin = self._leaf, self._outer.__getitem__
         has_value = lambda v: v in buffers or v not in history.defs  # noqa: E731
         return Sources(value, leaf, origin, self._scalars, has_value, self._detached)
 
