@@ -2,280 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mutant import Mutant
+from mutant import mutants_in as _in
+from mutants_of_engine import ENGINE_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
-
-class Mutant(NamedTuple):
-    """One defect.
-
-    Attributes:
-        path: of the file, from the repository's root.
-        old: a text that is there exactly once.
-        new: what it becomes.
-        tests: files or node ids under ``tests/``, with blanks between; the fewer the faster.
-    """
-
-    path: str
-    old: str
-    new: str
-    tests: str
-
-
-def _in(folder: str, *rows: tuple[str, str, str, str]) -> list[Mutant]:
-    return [Mutant(f"jitgrad/{folder}/{file}".replace("//", "/"), old, new, tests) for file, old, new, tests in rows]
-
-_TASKS = "rows/test_engine_tasks.py"
 _CALLS = "rows/test_backward_calls.py"
 _GRAPH = "rows/test_engine_graph.py"
-_QUEUES = "rows/test_engine_queues.py"
-_WORKERS = "rows/test_engine_workers.py"
-_NESTING = "rows/test_engine_nesting.py"
-_DEVICES = "rows/test_devices.py"
 _HOOKS = "rows/test_hooks.py"
-_FUNCTIONS = "rows/test_functions.py"
-_LOOPS = "runtime/test_engine_loops.py"
 _FUSED = "runtime/test_fused_rules.py"
-_STREAMS = "runtime/test_streams.py"
-_DIRECT = "runtime/test_eager_direct.py"
 _TRACING = "compiled/test_tracing.py"
 _TUNING = "codegen/test_tuning.py"
 _FAULTS = "attack/test_faults.py::test_faults_are_survived"
-
-_ENGINE_RUN = _in(
-    "runtime/engine/run",
-    # graph tasks
-    ("graph_task.py", "caller.wait_stream(stream)", "pass", f"{_TASKS}::test_the_caller_s_stream_really_waits"),
-    ("graph_task.py", "            with self.mutex:\n                self.captured_vars[",
-     "            if True:\n                self.captured_vars[",
-     f"{_TASKS}::test_captures_are_stored_under_the_mutex"),
-    ("graph_task.py", "return min((node.topological_nr for node, _ in outputs if node is not None), default=0)",
-     "return 0", f"{_CALLS}::test_nodes_older_than_every_input_are_not_looked_at"),
-    ("graph_task.py", "self.outstanding_tasks == 0 or (self.exit_on_error and self.has_error)",
-     "self.outstanding_tasks == 0", f"{_TASKS}::test_exit_on_error"),
-    ("graph_task.py", "            if self.has_error:\n                return False\n", "",
-     f"{_TASKS}::test_the_first_error_of_two_devices_wins"),
-    ("graph_task.py", "        if not is_first:\n", "        if False:\n",
-     f"{_TASKS}::test_two_finishers_post_process_once_before_the_result_is_there"),
-    ("graph_task.py", "captured, self.captured_vars = self.captured_vars, []", "captured = self.captured_vars",
-     f"{_TASKS}::test_captures_are_handed_over_at_the_end"),
-    ("graph_task.py", "        if self.not_ready:\n", "        if False:\n",
-     f"{_TASKS}::test_gradients_that_wait_at_the_end_are_an_error"),
-    ("graph_task.py", "            callback()\n", "            callback()\n            callback()\n",
-     f"{_TASKS}::test_callbacks_run_once_at_the_end"),
-    ("graph_task.py", "value = hook(value)", "hook(value)", f"{_TASKS}::test_capture_hooks_run_one_after_the_other"),
-    ("graph_task.py", "Capture(input_nr, output_idx, [])", "Capture(0, output_idx, [])",
-     f"{_CALLS}::test_the_second_output_of_a_node_is_captured"),
-    ("graph_task.py", "return self.can_checkpoint_outside and not self.exec_info", "return not self.exec_info",
-     f"{_NESTING}::test_a_call_inside_a_restricted_one_is_restricted"),
-    ("graph_task.py", "                dependencies[node] += 1\n", "                pass\n",
-     f"{_GRAPH}::test_an_edge_counts_each_time_and_a_node_is_expanded_once"),
-    ("graph_task.py", "                info.needed = True\n", "                pass\n",
-     f"{_CALLS}::test_backward_into_a_subset"),
-    # the engine
-    ("engine.py", "        if task.has_error:\n            trace.emit(", "        if False:\n            trace.emit(",
-     f"{_TASKS}::test_what_waits_in_a_queue_does_not_run_after_an_error"),
-    ("engine.py", "current.current_depth >= self.max_recursion_depth", "False",
-     f"{_NESTING}::test_nesting_moves_to_the_pool_at_the_limit"),
-    ("engine.py", "current.current_depth -= 1", "pass",
-     f"{_NESTING}::test_nesting_moves_to_the_pool_at_the_limit " f"{_NESTING}::test_calls_side_by_side_are_not_nested"),
-    ("engine.py", "graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer", "graph_task.owner = CPU_DEVICE",
-     f"{_NESTING}::test_a_task_is_owned_by_the_thread_that_called"),
-    ("engine.py", "if len(roots) != 1:", "if True:", f"{_GRAPH}::test_several_roots_have_a_graph_root"),
-    ("engine.py", "if current.worker_device != task.owner:", "if True:",
-     f"{_QUEUES}::test_only_an_owner_that_sleeps_is_woken"),
-    ("engine.py", "if grad_mode is not task.grad_mode:", "if False:",
-     f"{_FUNCTIONS}::test_grad_mode_inside_backward"),
-    ("engine.py", "task.outstanding_tasks - 1 if task.exit_on_error else 0", "0", f"{_TASKS}::test_exit_on_error"),
-    ("engine.py", "                task.cpu_ready_queue.discard(task.base)\n", "                pass\n",
-     f"{_TASKS}::test_exit_on_error"),
-    ("engine.py", "        self.stopped = True\n", "",
-     f"{_WORKERS}::test_stopping_twice_is_harmless_and_joins_the_workers"),
-    ("engine.py", "        depth = 0 if outer is None else outer.reentrant_depth + 1", "        depth = 0",
-     f"{_NESTING}::test_nested_tasks_report_their_depth"),
-    ("engine.py", "if not device.is_virtual or not state.multithreading_enabled:", "if not device.is_virtual:",
-     f"{_WORKERS}::test_one_thread_does_everything_where_the_caller_wants_it"),
-    # one node
-    ("evaluate.py", "find_queue(task.cpu_ready_queue, buffer.device())",
-     "find_queue(task.cpu_ready_queue, Device('cpu'))",
-     f"{_WORKERS}::test_every_node_runs_on_the_thread_of_its_device"),
-    ("evaluate.py", "    if not task.keep_graph:\n        node.release_variables()\n", "",
-     f"{_LOOPS}::test_all_loops_free_the_graph"),
-    ("evaluate.py", "inputs = buffer.variables()", "inputs = list(buffer)",
-     f"{_DEVICES}::test_the_engine_moves_the_gradients_out_of_the_buffer"),
-    ("evaluate.py", "fitted[index] = fit(node, index, grad, expected)", "pass",
-     f"{_LOOPS}::test_all_loops_make_gradients_fit"),
-    ("evaluate.py", "    if not info.needed and node.hooks is not None:\n", "    if False:\n",
-     f"{_HOOKS}::test_a_captured_gradient_has_passed_all_hooks"),
-    ("evaluate.py", "task.leaf_streams.append(stream)", "pass",
-     f"{_TASKS}::test_the_caller_s_stream_waits_for_the_streams_of_leaves"),
-    ("evaluate.py", "        if not task.should_execute(target):\n", "        if False:\n",
-     f"{_LOOPS}::test_both_loops_do_the_same"),
-    # the loop for one thread
-    ("run_alone.py", "            if not keep_graph:\n", "            if False:\n",
-     f"{_LOOPS}::test_all_loops_free_the_graph"),
-    ("run_alone.py", "if exec_info and target not in exec_info:", "if False:",
-     f"{_CALLS}::test_only_nodes_on_the_way_to_an_input_run"),
-    ("run_alone.py", "                if grad._aval is not expected:\n", "                if False:\n",
-     f"{_LOOPS}::test_all_loops_make_gradients_fit"),
-    ("run_alone.py", "        elif heap and heap[0] < chosen:\n", "        elif False:\n",
-     f"{_LOOPS}::test_both_loops_do_the_same"),
-    ("run_alone.py", "    if state.grad_enabled is not task.grad_mode:\n", "    if False:\n",
-     f"{_HOOKS}::test_a_hook_that_changes_the_grad_mode_changes_it_for_itself"),
-    ("run_alone.py", "    return None if missing else not_ready.pop(target)",
-     "    return None if missing else not_ready[target]", f"{_GRAPH}::test_arrivals_wait_in_not_ready"),
-    ("run_alone.py", "    if missing < 0:\n", "    if False:\n", f"{_GRAPH}::test_a_removed_dependency_is_reported"),
-    # the loop for plain graphs
-    ("plain_graph.py", "    if task.keep_graph is False:\n", "    if False:\n",
-     f"{_CALLS}::test_keep_graph {_LOOPS}::test_all_loops_free_the_graph"),
-    ("plain_graph.py", "        if arrived._aval is not metadata[input_nr]:\n", "        if False:\n",
-     "rows/test_views.py::test_an_expanded_gradient_is_summed"),
-    ("plain_graph.py", "        if number < least or (number == least and", "        if True or (number == least and",
-     f"{_LOOPS}::test_the_loop_for_plain_graphs_does_the_same"),
-    ("plain_graph.py", "        if wanted.get(target) is None:\n", "        if False:\n",
-     f"{_LOOPS}::test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does"),
-    ("plain_graph.py", "    return wanted.get(node) is True\n", "    return True\n",
-     f"{_LOOPS}::test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does"),
-    ("plain_graph.py", "and not task.create_graph and len(RUNNING) == 0", "and len(RUNNING) == 0",
-     f"{_LOOPS}::test_the_loop_for_plain_graphs_runs_the_way_to_inputs_as_the_engine_does"),
-    ("plain_graph.py", "                state.overrides_off = overrides_off + 1\n", "                pass\n",
-     f"{_LOOPS}::test_rules_of_a_plain_graph_are_not_the_calls_of_a_class_that_overrides"),
-    ("plain_nodes.py", "    if packed_in_use and step.saved is not None:\n", "    if False:\n",
-     f"{_LOOPS}::test_graphs_with_code_of_the_user_are_not_plain"),
-    ("plain_nodes.py", "return end.hooks is None and not leaf._post_accumulate_hooks", "return True",
-     f"{_LOOPS}::test_graphs_with_code_of_the_user_are_not_plain"),
-    ("plain_graph.py", "    return refcount(grad) == 1 and is_ours(grad, leaf)\n", "    return is_ours(grad, leaf)\n",
-     "compiled/test_native_eager.py::test_only_a_gradient_that_somebody_else_holds_is_copied"),
-    # buffers
-    ("input_buffer.py", "may_write = bool(", "may_write = False and bool(",
-     f"{_DEVICES}::test_only_sums_of_the_buffer_are_written"),
-    ("input_buffer.py", "bool(owned and owned >> position & 1 and not state", "bool(not state",
-     f"{_DEVICES}::test_a_gradient_that_the_user_holds_is_not_written"),
-    ("input_buffer.py", "        self.clear()\n", "", f"{_DEVICES}::test_variables_move_out"),
-    ("input_buffer.py", "                return found\n", "                return CPU\n",
-     f"{_DEVICES}::test_the_first_slot_that_is_not_on_the_cpu_decides"),
-    ("input_buffer.py", "        if gradient is None:\n            return\n",
-     "        if gradient is None:\n            gradient = 0\n",
-     f"{_GRAPH}::test_undefined_gradients_change_nothing"),
-    ("input_buffer.py", "stream, waits_for = consumer, producer if on_producer",
-     "stream, waits_for = consumer, None if on_producer", f"{_DEVICES}::test_stream_case_2_on_the_device_of_both"),
-    ("input_buffer.py", "if on_producer else default_stream(device)\n", "if on_producer else None\n",
-     f"{_DEVICES}::test_stream_case_3_on_the_consumer_s_device_only"),
-    ("input_buffer.py", "stream, waits_for = default_stream(device), producer",
-     "stream, waits_for = default_stream(device), None",
-     f"{_DEVICES}::test_stream_case_4_on_the_producer_s_device_only"),
-    ("input_buffer.py", "(new.is_sparse or not old.is_sparse)", "True",
-     "rows/test_sparse.py::test_many_gradients_of_one_slot"),
-    # queues and threads
-    ("ready_queue.py", "rank, order = -item.get_reentrant_depth(), -fn.sequence_nr",
-     "rank, order = 0, -fn.sequence_nr", f"{_QUEUES}::test_the_order_of_a_queue"),
-    ("ready_queue.py", "_SHUTDOWN_RANK = -(2**63)", "_SHUTDOWN_RANK = -(2**61)",
-     f"{_QUEUES}::test_the_order_of_a_queue"),
-    ("ready_queue.py", "if increment_outstanding_tasks and task is not None:", "if task is not None:",
-     f"{_QUEUES}::test_a_queue_is_waited_on_and_counts"),
-    ("ready_queue.py", "while not self.heap or self.heap[0][0] > -min_reentrant_depth:", "while not self.heap:",
-     f"{_NESTING}::test_a_nested_call_that_waits_leaves_the_outer_nodes"),
-    ("reentrant_pool.py", "create_thread = self.num_workers <= len(self.graphtasks_queue)", "create_thread = True",
-     f"{_NESTING}::test_the_pool_creates_a_thread_only_when_none_is_idle"),
-    ("reentrant_pool.py", "            if task is not None:\n", "            if True:\n",
-     f"{_NESTING}::test_the_pool_creates_a_thread_only_when_none_is_idle"),
-    ("device_threads.py", "self._changed.wait_for(lambda: self.count == len(queues))", "pass",
-     f"{_WORKERS}::test_who_starts_the_workers_waits_for_them"),
-    ("device_threads.py", "        with self._start_lock:\n            queues = [",
-     "        if True:\n            queues = [", f"{_WORKERS}::test_threads_that_race_start_the_workers_once"),
-    ("thread_locals.py", "        if state.grad_enabled is not wanted.grad_mode:\n", "        if False:\n",
-     f"{_WORKERS}::test_a_worker_has_the_grad_mode_of_the_call"),
-    ("thread_locals.py", "            _replace(wanted.settings)\n", "            pass\n",
-     f"{_WORKERS}::test_a_worker_has_the_settings_of_its_caller"),
-    ("arrivals.py", "senders.sort(key=_rank)", "senders.sort(key=_rank, reverse=True)",
-     f"{_DEVICES}::test_sums_of_many_gradients_have_the_bits_of_the_cpu_in_every_run"),
-    ("future.py", "            if self._completed:\n                raise",
-     "            if False:\n                raise", f"{_TASKS}::test_a_future_is_set_once"),
-    ("dist_engine.py", "exit_on_error=True", "exit_on_error=False",
-     f"{_TASKS}::test_the_distributed_engine_exits_at_the_first_error"),
-    ("dist_engine.py", "            grads = hooks.run_pre(grads)\n", "            hooks.run_pre(grads)\n",
-     f"{_TASKS}::test_gradients_can_go_to_a_context_instead {_TASKS}::test_a_context_gets_what_pre_hooks_return"),
-    ("imperative.py", "            if not tensor.requires_grad:\n", "            if False:\n",
-     f"{_TASKS}::test_run_backward_checks_its_arguments"),
-    ("request.py", "    if grad._aval.shape != root._aval.shape:\n", "    if False:\n",
-     f"{_CALLS}::test_gradients_that_do_not_fit"),
-    ("trace.py", "        if self._is_kept:\n", "        if True:\n",
-     f"{_LOOPS}::test_an_attempt_to_record_that_fails_is_not_told"),
-)  # fmt: skip
-
-_ENGINE_GRAPH = _in(
-    "runtime/engine/graph",
-    ("accumulate_grad.py", "        with self._lock:\n", "        if True:\n",
-     f"{_TASKS}::test_the_sum_is_made_under_the_accumulator_s_lock"),
-    ("accumulate_grad.py", "        if len(grad_outputs) != 1:\n", "        if False:\n",
-     f"{_TASKS}::test_an_accumulator_takes_one_gradient"),
-    ("accumulate_grad.py", "                old += new_grad  # in place",
-     "                variable._grad = old + new_grad",
-     f"{_TASKS}::test_hooks_come_before_the_sum_and_the_sum_is_in_place"),
-    ("accumulate_grad.py", "new_grad if is_ours and not", "new_grad if not",
-     f"{_DIRECT}::test_a_gradient_that_arrives_is_taken_over_only_from_nobody"),
-    ("accumulate_grad.py", " or (old.is_sparse and not new_grad.is_sparse)", "",
-     "rows/test_sparse.py::test_accumulation_within_and_across_calls"),
-    ("node.py", "ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1", "ACCUMULATE_GRAD_SEQUENCE_NR = 0",
-     "rows/test_graph_looks.py::test_sequence_numbers_rise_and_leaves_have_the_highest"),
-    ("node.py", "    return longest + 1\n", "    return longest\n",
-     "rows/test_graph_looks.py::test_nodes_of_functions_know_their_depth"),
-    ("copy_slices.py", "    handler = state.handler\n    if handler is None:\n", "    if True:\n",
-     "compiled/test_engine_in_trace.py::test_a_view_that_is_looked_at_afresh_has_a_node_of_that_moment"),
-    ("op_node.py", "    if plan.has_numbers and not keep_numbers(node, saved):\n", "    if False:\n",
-     "ops/test_second_backward.py::test_what_is_saved_as_a_number_is_not_released"),
-    ("op_node.py", "    ends = bool(keys) or op.runs_once\n", "    ends = bool(keys)\n",
-     "ops/test_second_backward.py::test_a_second_backward_raises_where_pytorchs_does"),
-    ("op_node.py", "    node.numbers = tuple(numbers)\n", "    node.numbers = (None,) * len(numbers)\n",
-     "ops/test_second_backward.py::test_numbers_stay_readable"),
-    ("op_node.py", "node.topological_nr = longest + 1", "node.topological_nr = longest",
-     "rows/test_graph_looks.py::test_a_node_can_be_called_and_knows_its_depth"),
-    ("node.py", "inputs = [*hooks.run_pre(inputs[:count]), *inputs[count:]]\n", "hooks.run_pre(inputs)\n",
-     f"{_HOOKS}::test_node_hooks_see_gradients_of_both_sides_and_replace_them"),
-    ("node.py", "    seen = tuple(inputs[:count])\n", "    seen = inputs\n",
-     f"{_HOOKS}::test_post_hooks_see_what_the_node_was_given"),
-    ("node_hooks.py", "                    grads[position] = result\n", "                    pass\n",
-     f"{_HOOKS}::test_a_hook_replaces_the_gradient_and_none_keeps_it"),
-    ("validate.py", "        grad = grad.to(expected.dtype)\n", "        pass\n",
-     "rows/test_views.py::test_a_gradient_gets_the_dtype_of_its_input"),
-    ("saved_variable.py", "        if tensor._vc[VERSION] != self.version:\n", "        if False:\n",
-     "rows/test_views.py::test_an_overwritten_value_is_noticed_and_both_lines_named"),
-    ("saved_variable.py", "        saved.tensor = _detached(tensor)\n", "        saved.tensor = tensor\n",
-     f"{_FUNCTIONS}::test_dropping_the_output_frees_the_graph rows/test_graph_looks.py"),
-    ("copy_slices.py", "            fn.next_edges = self.next_edges\n", "            pass\n",
-     "rows/test_views.py::test_grad_of_chosen_inputs_passes_through_a_written_view"),
-    ("anomaly.py", "grad.dtype.is_inexact and _has_nan(grad)", "False",
-     "rows/test_anomaly.py::test_nan_is_an_error_that_names_the_forward"),
-)  # fmt: skip
-
-_RUNTIME = _in(
-    "runtime",
-    ("devices/stream.py", "if source is None or source is self._queue:", "if True:",
-     f"{_STREAMS}::test_streams_are_independent_until_one_waits"),
-    ("devices/stream.py", "                storage.error = error\n", "                pass\n",
-     f"{_STREAMS}::test_an_error_goes_where_values_go"),
-    ("devices/device_queue.py", "            if self._error is not None:\n", "            if False:\n",
-     f"{_STREAMS}::test_a_poisoned_stream_takes_no_work"),
-    ("devices/device_queue.py", "if self._submitted - self._finished >= _MAX_PENDING:", "if False:",
-     f"{_STREAMS}::test_python_does_not_run_away_from_a_stream"),
-    ("devices/device_queue.py", "while idle < _IDLE_S and not self.is_retired:", "while idle < _IDLE_S:",
-     f"{_STREAMS}::test_a_dropped_stream_ends_its_work_and_its_thread"),
-    ("devices/device_queue.py", "            work = on_failure = error = None  # type: ignore[assignment]\n", "",
-     f"{_STREAMS}::test_done_work_lets_its_memory_go"),
-    ("devices/device_storage.py", "queue.synchronize(self.ticket)", "pass",
-     f"{_STREAMS}::test_reading_waits_for_the_last_writer"),
-    ("eager/plan.py", "                and number\n", "",
-     f"{_DIRECT}::test_zeros_of_both_signs_are_two_numbers"),
-    ("eager/plan.py", "        if not has_number_by_type:\n", "        if True:\n",
-     f"{_DIRECT}::test_an_exponent_is_looked_at_every_time"),
-    ("eager/plan.py", "on_new_default.append(plans.clear)", "pass",
-     f"{_DIRECT}::test_plans_of_another_default_dtype_are_forgotten"),
-    ("storage/storage.py", "storage = _storages.get(id(array))", "storage = None",
-     f"{_DIRECT}::test_a_result_and_its_saved_alias_have_one_storage"),
-    ("storage/memory.py", "if held > lists.limit:", "if False:",
-     "runtime/test_buffer.py::test_the_free_lists_are_bounded"),
-)  # fmt: skip
 
 _CODEGEN = _in(
     "codegen",
@@ -621,6 +360,46 @@ _BUILDERS = _in(
      "codegen/test_builders.py::test_what_a_short_process_has_asked_for_is_kept"),
 )  # fmt: skip
 
-MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *_ENGINE_RUN, *_ENGINE_GRAPH, *_RUNTIME, *_EAGER, *_CODEGEN, *_COMPILED,
+_SWEEPS = "compiled/test_backward_without_nodes.py"
+_BATCHES = "runtime/test_operands_elsewhere.py"
+_WITHOUT_NODES = [
+    *_in(
+        "compiled/backward",
+        ("rule_templates.py", "        key = (kind, same)\n", "        key = (kind, ())\n", _SWEEPS),
+        ("rule_sweep.py", "                    kind.append((type(x.value), x.value))\n", "                    pass\n",
+         f"{_SWEEPS}::test_number_kinds_are_kept_apart"),
+        ("rule_sweep.py", "            if gone and plan.saves and", "            if False and",
+         f"{_SWEEPS}::test_what_was_written_over_is_refused_as_in_eager_mode"),
+        ("rule_sweep.py", "COPY_SLICES or not history.released.isdisjoint(instr.outputs)", "COPY_SLICES",
+         f"{_SWEEPS}::test_a_graph_that_is_used_up_is_refused_as_in_eager_mode"),
+        ("rule_sweep.py", "            if instr.outputs[0] not in reached:\n                continue\n", "", _SWEEPS),
+        ("rule_sweep.py", "handle._requires_grad = instr.needs[i]", "handle._requires_grad = False", _SWEEPS),
+        ("backward.py", "or it is nothing but that Nodes are needed\n        _undo(before)\n", "\n",
+         f"{_SWEEPS}::test_a_rule_that_raises_leaves_the_leaves_as_they_were"),
+    ),
+    *_in(
+        "compiled/nodes",
+        ("trace_graph.py", "        self._former_leaves[vid] = tensor\n", "        pass\n",
+         "compiled/test_gradients.py::test_a_leaf_that_requires_no_gradient_any_more"),
+    ),
+    *_in(
+        "transforms",
+        ("level.py", "            self.below = state.handler\n", "",
+         "transforms/test_func.py::test_saved_tensor_hooks_that_a_level_meets_are_called_in_a_step_too"),
+    ),
+    *_in(
+        "runtime/eager",
+        ("plan.py", "    if not op.is_view and any([type(a)", "    if False and any([type(a)",
+         f"{_BATCHES}::test_an_epoch_makes_nothing_that_the_first_steps_have_made"),
+        ("plan.py", "        plans.pop(_passing.popleft(), None)\n", "        plans.clear()\n",
+         f"{_BATCHES}::test_what_passes_does_not_push_out_what_stays"),
+        ("rule_programs.py", "        is_strict = is_seen or", "        is_strict =",
+         "runtime/test_rule_programs.py::test_a_result_that_is_a_view_of_the_gradient_lies_where_that_lies"),
+        ("rule_programs.py", "        return same if is_strict else", "        return same if True else",
+         "runtime/test_rule_programs.py::test_a_gradient_may_lie_elsewhere"),
+    ),
+]  # fmt: skip
+
+MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *ENGINE_MUTANTS, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS]
+           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS, *_WITHOUT_NODES]
