@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["busy_cores", "wait_until_quiet"]
+__all__ = ["busy_cores", "wait_for_builders"]
 
 _STAT = Path("/proc/stat")
 _IDLE_FIELDS = (4, 5)
@@ -36,13 +36,26 @@ def busy_cores(seconds: float = 0.3) -> float | None:
     return max(0.0, after - before) / (time.perf_counter() - start)
 
 
-def wait_until_quiet(patience: float = 10.0) -> None:
-    """Return once nothing else runs, or after that many seconds.
+_BUILDER = b"jitgrad.codegen.llvm.builder_process"
 
-    A process that has ended may have left others behind, as jitgrad's builders are, which keep what they were asked.
+
+def wait_for_builders(patience: float = 15.0) -> None:
+    """Return once no builder of jitgrad's is at work, or after that many seconds.
+
+    A process that has ended may have left some behind, which finish what it has asked for; they would disturb what is
+    measured next.
     """
     end = time.monotonic() + patience
-    while time.monotonic() < end:
-        cores = busy_cores(0.2)
-        if cores is None or cores < 0.3:
-            return
+    looks = 0
+    while looks < 2 and time.monotonic() < end:
+        looks = 0 if any(map(_is_busy_builder, Path("/proc").glob("[0-9]*/cmdline"))) else looks + 1
+        time.sleep(0.05)
+
+
+def _is_busy_builder(path: Path) -> bool:
+    try:
+        if _BUILDER not in path.read_bytes():
+            return False
+        return path.with_name("stat").read_text().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False

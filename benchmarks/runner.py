@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.process import WorkerError, WorkerProcess
-from benchmarks.quiet import busy_cores, wait_until_quiet
+from benchmarks.quiet import busy_cores, wait_for_builders
 from benchmarks.result import RowResult, SubjectResult, compare
 from benchmarks.row import Row
 from benchmarks.subjects import Subject
@@ -53,7 +53,7 @@ def run_row(row: Row, subjects: list[Subject], settings: Settings) -> RowResult:
             _guarded(workers, results[name], lambda w=worker, r=results[name]: _check(row, w, r))
         result = RowResult(row, results, compare(row, results))
         if result.is_valid:
-            wait_until_quiet()
+            wait_for_builders()
             before = busy_cores()
             _time_in_turns(row, workers, results, settings)
             after = busy_cores()
@@ -115,7 +115,7 @@ def _start(row: Row, subject: Subject, settings: Settings, result: SubjectResult
 def _start_seconds(row: Row, subject: Subject, settings: Settings, cache: Path) -> tuple[float, float]:
     worker = WorkerProcess(row.name, subject.name, settings.seed, settings.threads, cache)
     worker.close()
-    wait_until_quiet()
+    wait_for_builders()
     return worker.start_seconds
 
 

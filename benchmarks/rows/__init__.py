@@ -23,6 +23,8 @@ _ALL = (
     Row("black_scholes", "Black-Scholes + Greeks, 1e6", "black_scholes", {"n": 1_000_000}, 2, small=_FEW),
     Row("logistic", "logistic regression 1024x64", "logistic", {"rows": 1024, "features": 64}),
     Row("tiny_mlp", "tiny MLP, batch 32, Adam", "mlp", {"widths": (16, 32, 32, 4), "batch": 32}),
+    Row("epoch", "small MLP over slices of a data set", "mlp", {"widths": (16, 32, 32, 4), "batch": 32, "epoch": 2000},
+        small={"epoch": 20}),
     Row("mnist_mlp", "MNIST-size MLP, batch 64, Adam", "mlp", {"widths": (784, 256, 10), "batch": 64}),
     Row("wide_mlp", "wide MLP, batch 256, Adam", "mlp", {"widths": (784, 512, 512, 10), "batch": 256}),
     Row("lstm", "LSTM, 32 steps unrolled", "lstm", {"steps": 32, "batch": 16, "features": 32, "hidden": 64}),

@@ -1,7 +1,8 @@
-"""A classifier of linear layers and ReLU, trained by Adam on eight batches in turn."""
+"""A classifier of linear layers and ReLU, trained by Adam on eight batches in turn, or on slices of a data set."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
@@ -27,12 +28,22 @@ def model_with(xp: Any, arrays: list[Any], activation: Any) -> Any:
     return model
 
 
-def make(xp: Any, seed: int, wrap: Wrap, widths: tuple[int, ...], batch: int) -> Training:
-    """``widths`` are the layers' sizes, inputs first, classes last."""
+def _slices(xp: Any, arrays: list[tuple[Any, Any]], batch: int) -> Iterator[tuple[Any, Any]]:
+    """Batches as most scripts take them: ``x[i : i + n]`` of one tensor, epoch after epoch."""
+    x, y = [xp.from_numpy(np.concatenate(column)) for column in zip(*arrays, strict=True)]
+    while True:
+        for first in range(0, len(x), batch):
+            yield x[first : first + batch], y[first : first + batch]
+
+
+def make(xp: Any, seed: int, wrap: Wrap, widths: tuple[int, ...], batch: int, epoch: int = 0) -> Training:
+    """``widths`` are the layers' sizes, inputs first, classes last; ``epoch``: so many slices instead of batches."""
     rng = np.random.default_rng(seed)
     model = model_with(xp, data.layers(rng, widths), xp.nn.ReLU)
-    arrays = data.classification_batches(rng, NUM_BATCHES, (batch, widths[0]), widths[-1])
-    batches = cycle([(xp.from_numpy(x), xp.from_numpy(y)) for x, y in arrays])
+    arrays = data.classification_batches(rng, epoch or NUM_BATCHES, (batch, widths[0]), widths[-1])
+    batches: Iterator[tuple[Any, Any]] = _slices(xp, arrays, batch)
+    if not epoch:
+        batches = cycle([(xp.from_numpy(x), xp.from_numpy(y)) for x, y in arrays])
     optimizer = xp.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     cross_entropy = xp.nn.functional.cross_entropy
 

@@ -30,10 +30,10 @@ def loss(parameters: Any, x: Any, y: Any) -> Any:
     return cross_entropy(x @ last_weight.T + last_bias, y)
 
 
-def make(seed: int, widths: tuple[int, ...], batch: int) -> Training:
-    """``widths`` are the layers' sizes, inputs first, classes last."""
+def make(seed: int, widths: tuple[int, ...], batch: int, epoch: int = 0) -> Training:
+    """``widths`` are the layers' sizes, inputs first, classes last; NumPy slices the data set, if there is one."""
     rng = np.random.default_rng(seed)
     parameters = [jnp.asarray(array) for array in data.layers(rng, widths)]
-    arrays = data.classification_batches(rng, NUM_BATCHES, (batch, widths[0]), widths[-1])
+    arrays = data.classification_batches(rng, epoch or NUM_BATCHES, (batch, widths[0]), widths[-1])
     batches = [(x, y.astype(np.int32)) for x, y in arrays]
     return carried(adam(loss, 1e-3), adam_state(parameters), batches, lambda state: state[0])
