@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
-from jitgrad.compiled.backward.rule_sweep import can_sweep, sweep
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe
 from jitgrad.config import config
 from jitgrad.devices import CPU
@@ -32,6 +31,7 @@ from jitgrad.errors import OTHER_THREAD, ElsewhereError
 from jitgrad.events import bump, bump_engine_run, log
 from jitgrad.garbage import without_collections
 from jitgrad.grad_mode import set_grad_mode
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import own_layout
 from jitgrad.ops.dispatch_hook import sparse_gradient
 from jitgrad.runtime.engine.run.request import BackwardRequest, execute_request
@@ -46,6 +46,8 @@ from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, count_write
 
 __all__ = ["record_backward", "repeat_backward"]
+
+_sweep: Any = LazyModule("jitgrad.compiled.backward.rule_sweep")  # hits need none of it
 
 
 @struct
@@ -291,12 +293,12 @@ def _recorded_by_engine(recorder: Any, request: BackwardRequest, before: list[_B
 
 def _recorded_without_nodes(recorder: Any, request: BackwardRequest, before: list[_Before]) -> _Recorded | None:
     """The same of the usual backward, Note [Backward without Nodes]; None, and nothing is changed, for any other."""
-    if not can_sweep(request):
+    if not _sweep.can_sweep(request):
         return None
     inner = InnerRecorder(recorder, {}, [], recorder.node.next_vid, _grow.__code__, is_plain=True)
     active = switch_handler(inner)
     try:
-        released = sweep(recorder.path.live(), request, inner, recorder.inputs, recorder.scalars)
+        released = _sweep.sweep(recorder.path.live(), request, inner, recorder.inputs, recorder.scalars)
     except Exception as error:  # the engine will meet it too, or it is nothing but that Nodes are needed
         _undo(before)
         let_through(error)
