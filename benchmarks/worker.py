@@ -87,7 +87,7 @@ def _is_being_built() -> bool:
     state = sys.modules.get("jitgrad.state")
     if state is None:
         return False
-    for install in state.native_cell.waiting:
+    for install in tuple(state.native_cell.waiting):
         install()
     return bool(state.native_cell.waiting)
 

@@ -191,7 +191,7 @@ class CompiledFunction(CallSite):
             self._finish(recorder)
         else:
             HOT.put_away(self, recorder)
-        for install in native_cell.waiting:
+        for install in tuple(native_cell.waiting):
             install()
 
     @staticmethod

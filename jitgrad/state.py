@@ -127,12 +127,15 @@ class NativeCell:
     Attributes:
         activate: tells them which recorder's hits they may do, on the calling thread; None for nobody's.
         is_installed: whether there are any.
-        waiting: what asks whether a builder has made native code, these hits or other, Note [Builders].
+        waiting: what asks whether a builder has made native code, these hits or other, Note [Builders]. Changed by
+            ``append`` and ``remove`` alone: threads may do so at the same time.
     """
 
     activate: Any = staticmethod(_ignore)
     is_installed = False
-    waiting: tuple[Callable[[], object], ...] = ()
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
 
 
 native_cell = NativeCell()

@@ -6,6 +6,7 @@ Must not know: what the code does.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, build_beside, compile_kernels
@@ -33,7 +34,7 @@ class NativeCode:
         """The code; None if a builder makes it."""
         if self._asked is None and not build_beside(source):
             self._asked = source
-            native_cell.waiting = (*native_cell.waiting, self._install)
+            native_cell.waiting.append(self._install)
             return None
         self._asked = None
         self.give_up()
@@ -41,4 +42,5 @@ class NativeCode:
 
     def give_up(self) -> None:
         """Nothing is waited for any more."""
-        native_cell.waiting = tuple([install for install in native_cell.waiting if install is not self._install])
+        with contextlib.suppress(ValueError):
+            native_cell.waiting.remove(self._install)

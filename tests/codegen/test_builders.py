@@ -302,7 +302,7 @@ def test_a_builder_does_not_wait_for_ever_to_be_listened_to() -> None:
 def test_what_was_asked_for_is_asked_about_again_where_compiled_calls_end(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_cell, "waiting", ())
+    monkeypatch.setattr(native_cell, "waiting", [])
     calls: list[int] = []
 
     def install() -> None:
@@ -312,12 +312,12 @@ def test_what_was_asked_for_is_asked_about_again_where_compiled_calls_end(
 
     code = NativeCode(install)
     install()
-    assert calls == [1] and native_cell.waiting == (install,)
+    assert calls == [1] and native_cell.waiting == [install]
 
     def other() -> None:
         """What else waits goes on waiting."""
 
-    native_cell.waiting += (other,)
+    native_cell.waiting.append(other)
     until(lambda: not code.is_on_the_way())
     step = jg.compile(lambda x: x + 1)
     step(jg.ones(3))
