@@ -12,23 +12,10 @@ from modes import Mode
 import jitgrad as jg
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
+from tests.hook_log import logged_hooks as hooks
 from tests.ops.op_specs import SPECS, Sample
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
-
-
-def hooks(lib: Any, log: list[Any]) -> Any:
-    """Hooks that look at shapes only: a look at values would end the segment, and hide what is not recorded."""
-
-    def pack(t: Any) -> Any:
-        log.append(("pack", tuple(t.shape)))
-        return t
-
-    def unpack(t: Any) -> Any:
-        log.append(("unpack", tuple(t.shape)))
-        return t
-
-    return lib.autograd.graph.saved_tensors_hooks(pack, unpack)
 
 
 def forward(lib: Any) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ import pytest
 
 import jitgrad
 from tests.conftest import Mode
+from tests.hook_log import logged_hooks
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
@@ -414,18 +415,6 @@ def test_tensors_of_inference_mode_elsewhere_are_no_matter(mode: Mode) -> None:
     np.testing.assert_allclose(got.numpy(), 3 * XS**2)
 
 
-def _logged(log: list[Any]) -> Any:
-    def pack(x: Any) -> Any:
-        log.append(("pack", tuple(x.shape)))
-        return x
-
-    def unpack(x: Any) -> Any:
-        log.append(("unpack", tuple(x.shape)))
-        return x
-
-    return jitgrad.autograd.graph.saved_tensors_hooks(pack, unpack)
-
-
 def _checkpointed(x: Any, w: Any, log: list[Any]) -> Any:
     y = jitgrad.utils.checkpoint.checkpoint(lambda v: (v.sin() * x).tanh(), w, use_reentrant=False)
     seeds = jitgrad.ones(2, *w.shape)
@@ -434,7 +423,7 @@ def _checkpointed(x: Any, w: Any, log: list[Any]) -> Any:
 
 def _hooks_in_a_vmap(x: Any, w: Any, log: list[Any]) -> Any:
     def one(v: Any) -> Any:
-        with _logged(log):
+        with logged_hooks(jitgrad, log):
             y = (v.exp() * w).sum()
         return y + v.sum()
 
@@ -443,7 +432,7 @@ def _hooks_in_a_vmap(x: Any, w: Any, log: list[Any]) -> Any:
 
 def _hooks_in_a_gradient(x: Any, w: Any, log: list[Any]) -> Any:
     def one(v: Any) -> Any:
-        with _logged(log):
+        with logged_hooks(jitgrad, log):
             y = (v.exp() * w).sin()
         return y.sum()
 
