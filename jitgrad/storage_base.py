@@ -30,6 +30,9 @@ class StorageBase:
     kind: ClassVar[type]
     """The class of new storages; ``runtime/storage/storage.py`` installs it."""
 
+    window_kind: ClassVar[type]
+    """The class of windows of a storage; installed there, too."""
+
     addr: int
     is_window: bool
     nbytes: int

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.devices import CPU
-from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.storage.storage import Storage, StorageWindow
-from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
+from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.batch_hits import are_leaves, comes_back, moved
 
 __all__ = ["Batches"]
 
@@ -44,9 +42,9 @@ class Batches:
         """(positional arguments, keyword arguments, pairs of a passed tensor and the one that stands in for it)."""
         swapped: list[Any] = []
         if self.are_rebased:
-            args = tuple([_moved(x, swapped) for x in args])
+            args = tuple([moved(x, swapped) for x in args])
             if kwargs:
-                kwargs = {name: _moved(x, swapped) for name, x in kwargs.items()}
+                kwargs = {name: moved(x, swapped) for name, x in kwargs.items()}
         elif self.are_rebased is None:
             given = [y for x in (*args, *kwargs.values()) for y in (x if type(x) is tuple else (x,))]
             swapped = [(x, x) for x in given if isinstance(x, TensorBase) and not x._requires_grad]
@@ -54,55 +52,25 @@ class Batches:
 
     def settle(self, swapped: list[Any]) -> None:
         """The call is over: what it did to a stand-in was meant for the tensor that was passed."""
-        kept_out = True
-        for passed, stand_in in swapped:
-            if stand_in._requires_grad or stand_in._grad is not None:
-                kept_out = False
-                for name in _AUTOGRAD_STATE if passed is not stand_in else ():
-                    setattr(passed, name, getattr(stand_in, name))
-        self.are_rebased = kept_out and self.are_rebased is not False
+        has_leaves = are_leaves(swapped)
+        if has_leaves:
+            for passed, stand_in in swapped:
+                if passed is not stand_in and (stand_in._requires_grad or stand_in._grad is not None):
+                    for name in _AUTOGRAD_STATE:
+                        setattr(passed, name, getattr(stand_in, name))
+        self.are_rebased = not has_leaves and self.are_rebased is not False
 
     @staticmethod
     def returned(result: Any, swapped: list[Any]) -> Any:
-        """The function's result, with passed tensors for their stand-ins."""
+        """The function's result, with passed tensors for their stand-ins; a list or dictionary is the same object."""
+        if not comes_back(result, swapped):
+            return result
         passed = {id(stand_in): x for x, stand_in in swapped}
-        if id(result) in passed:
-            return passed[id(result)]
-        if type(result) in (tuple, list):
-            return type(result)([passed.get(id(x), x) for x in result])
-        if type(result) is dict:
-            return {name: passed.get(id(x), x) for name, x in result.items()}
-        return result
-
-
-def _may_move(x: Any) -> bool:
-    """Whether an argument is a view that begins somewhere in its storage, outside any graph."""
-    return (
-        type(x) is tensor_class()
-        and x._aval.offset != 0
-        and x._aval.device is CPU
-        and type(x._storage) is Storage
-        and x._storage.addr != 0
-        and not x.requires_grad
-        and x._grad is None
-    )
-
-
-def _moved(x: Any, swapped: list[Any]) -> Any:
-    """An argument, or a tuple of them, with stand-ins for such views."""
-    if type(x) is tuple and any(map(_may_move, x)):
-        return tuple([_stand_in(y, swapped) if _may_move(y) else y for y in x])
-    return _stand_in(x, swapped) if _may_move(x) else x
-
-
-def _stand_in(x: Any, swapped: list[Any]) -> Any:
-    """The same tensor at offset 0 of a window; one for each tensor, however often it is passed."""
-    for passed, stand_in in swapped:
-        if passed is x:
-            return stand_in
-    aval = x._aval
-    window = StorageWindow(x._storage, aval.offset * aval.dtype.itemsize)
-    stand_in = new_tensor(make_aval(aval.shape, aval.dtype, aval.stride), window)
-    stand_in._vc = x._vc
-    swapped.append((x, stand_in))
-    return stand_in
+        if type(result) is tuple:
+            return tuple([passed.get(id(x), x) for x in result])
+        if type(result) in (list, dict):
+            for key, x in enumerate(result) if type(result) is list else result.items():
+                if id(x) in passed:
+                    result[key] = passed[id(x)]
+            return result
+        return passed[id(result)]

@@ -6,7 +6,7 @@ Must not know: the functions that use it.
 
 from __future__ import annotations
 
-from jitgrad.cpython.layout import SIZE
+from jitgrad.cpython.layout import ITEMS, SIZE
 from jitgrad.cpython.module_text import ModuleText
 from jitgrad.cpython.primitives import Raised
 
@@ -14,7 +14,7 @@ __all__ = ["attempt_text"]
 
 
 def attempt_text(module: ModuleText) -> str:
-    """``call_as_given``, ``call_rest``; ``attempt``, ``attempt_pair``: ``Raised`` where a call raises."""
+    """``call_as_given``, ``call_rest``; ``attempt``, ``attempt_row``, ``attempt_pair``: ``Raised`` where a call raises."""
     call = module.api_word("PyObject_Vectorcall")
     return f"""
 define internal ptr @caught(ptr %out) nounwind {{
@@ -73,6 +73,13 @@ define internal ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names)
 define internal ptr @attempt(ptr %function, ptr %args, i64 %count, ptr %names) nounwind {{
   %out = call ptr @call_rest(ptr %function, ptr %args, i64 %count, ptr %names)
   %result = call ptr @caught(ptr %out)
+  ret ptr %result
+}}
+define internal ptr @attempt_row(ptr %function, ptr %row, ptr %names) nounwind {{
+  %items = getelementptr i8, ptr %row, i64 {ITEMS}
+  %at = getelementptr i8, ptr %row, i64 {SIZE}
+  %count = load i64, ptr %at
+  %result = call ptr @attempt(ptr %function, ptr %items, i64 %count, ptr %names)
   ret ptr %result
 }}
 define internal ptr @attempt_pair(ptr %function, ptr %a, ptr %b) nounwind {{

@@ -21,6 +21,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.active: ("active", "lasting", ()),
     primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
     primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
+    primitives.attempt_row: ("attempt_row", "new", ("obj", "obj", "obj")),
     primitives.blank: ("blank", "new", ("obj",)),
     primitives.call_as_given: ("call_as_given", "new", ("obj", "args", "obj")),
     primitives.call_rest: ("call_rest", "new", ("obj", "args", "obj")),

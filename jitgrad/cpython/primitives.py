@@ -48,6 +48,7 @@ __all__ = [
     "active",
     "attempt",
     "attempt_pair",
+    "attempt_row",
     "blank",
     "call_as_given",
     "call_inside",
@@ -359,6 +360,11 @@ def attempt(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None)
         return call_rest(function, args, names)
     except BaseException as error:
         return Raised(error)
+
+
+def attempt_row(function: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """``attempt`` where the arguments are a tuple."""
+    return attempt(function, args, names)
 
 
 def attempt_pair(function: Any, a: Any, b: Any) -> Any:

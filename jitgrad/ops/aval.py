@@ -50,10 +50,12 @@ class Aval:
         is_contiguous: row-major without gaps (the offset may be anything).
         is_canonical: the same, and the strides of dimensions with one element are those of a new tensor.
         device: where the data are.
+        start: what ``at_start`` has returned, or None.
     """
 
     __slots__ = (
-        "__weakref__", "device", "dtype", "is_canonical", "is_contiguous", "numel", "offset", "shape", "size", "stride",
+        "__weakref__", "device", "dtype", "is_canonical", "is_contiguous", "numel", "offset", "shape", "size", "start",
+        "stride",
     )  # fmt: skip
 
     shape: tuple[int, ...]
@@ -65,6 +67,15 @@ class Aval:
     is_contiguous: bool
     is_canonical: bool
     device: Device
+    start: Aval | None
+
+    def at_start(self) -> Aval:
+        """The same tensor at the beginning of a storage."""
+        if not self.offset:
+            return self
+        if self.start is None:
+            self.start = make_aval(self.shape, self.dtype, self.stride).on(self.device)
+        return self.start
 
     def on(self, device: Device) -> Aval:
         """The same tensor on another device."""
@@ -145,7 +156,7 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
     else:
         aval = Aval()
         aval.shape, aval.dtype, aval.stride, aval.offset = shape, dtype, stride, offset
-        aval.device, aval.size = CPU, Size(shape)
+        aval.device, aval.size, aval.start = CPU, Size(shape), None
         aval.numel = 1
         for extent in shape:
             aval.numel *= extent
@@ -234,7 +245,7 @@ def _on(aval: Aval, device: Device) -> Aval:
     moved = Aval()
     moved.shape, moved.dtype, moved.stride, moved.offset = key
     moved.numel, moved.is_contiguous, moved.device = aval.numel, aval.is_contiguous, device
-    moved.size, moved.is_canonical = aval.size, aval.is_canonical
+    moved.size, moved.is_canonical, moved.start = aval.size, aval.is_canonical, None
     return _intern((*key, device), moved)
 
 

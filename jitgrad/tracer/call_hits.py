@@ -16,6 +16,7 @@ from jitgrad.cpython.primitives import (
     activate,
     attempt,
     attempt_pair,
+    attempt_row,
     inlined,
     native,
     once_per_call,
@@ -29,6 +30,7 @@ from jitgrad.events import CALL_LIMIT, CALLS
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer import backward_hits, data_hits
+from jitgrad.tracer.batch_hits import are_leaves, comes_back, moved_arguments
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
 from jitgrad.tracer.hits import MISSED, Args, began, ended
@@ -176,8 +178,15 @@ def call_compiled(row: Any, args: Args, names: Any) -> Any:
     """
     site: CallSite = args[0]
     thread: dict = thread_dict(state)
-    if runs_now_on(site, thread) or may_move(site, args):
+    if runs_now_on(site, thread):
         return MISSED
+    pairs: list = None
+    given: tuple = None
+    if may_move(site, args):
+        if site.batches.are_rebased is not True:
+            return MISSED
+        pairs = []
+        given = moved_arguments(args, pairs)
     recorder: RecorderState = take_last(site.idle)
     if recorder is None:
         return MISSED
@@ -185,23 +194,30 @@ def call_compiled(row: Any, args: Args, names: Any) -> Any:
     if not begin_call_on(recorder, tid, thread):
         site.idle.append(recorder)
         return MISSED
-    result = attempt(site.fn, args, names)
+    result = attempt(site.fn, args, names) if given is None else attempt_row(site.fn, given, names)
     if type(result) is Raised:
-        return settle_call(site, recorder, tid, result, False)
+        return settle_call(site, recorder, (tid, result, False), pairs)
     is_over = attempt_pair(HOT.end_call, site, recorder)
-    if is_over is True and recorder.tid is not tid:
-        return result
-    return settle_call(site, recorder, tid, result, is_over)
+    if is_over is not True or recorder.tid is tid:
+        result = settle_call(site, recorder, (tid, result, is_over), pairs)
+    elif given is not None and are_leaves(pairs):
+        site.batches.settle(pairs)
+    if given is not None and comes_back(result, pairs):
+        return site.batches.returned(result, pairs)
+    return result
 
 
 @native
-def settle_call(site: CallSite, recorder: RecorderState, tid: Any, result: Any, is_over: Any) -> Any:
+def settle_call(site: CallSite, recorder: RecorderState, how: tuple, pairs: Any) -> Any:
     """``CompiledFunction.settle``, also where Ctrl-C comes before its first statement: Python runs a signal's handler
     where a function begins, and then the function does not run."""
+    tid = how[0]
     has_begun: list = []
-    settled = attempt_pair(site.settle, recorder, (tid, result, is_over, has_begun))
+    settled = attempt_pair(site.settle, recorder, (tid, how[1], how[2], has_begun))
     while type(settled) is Raised and len(has_begun) == 0:
         settled = attempt_pair(site.settle, recorder, (tid, settled, False, has_begun))
+    if pairs is not None:
+        site.batches.settle(pairs)
     if type(settled) is Raised:
         return settled.raise_again()
     return settled

@@ -179,7 +179,7 @@ def is_marked(x: TensorBase) -> bool:
 
 @once_per_call
 def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
-    """Whether a tensor that the call has not met may be entered by a hit: its storage is new to the call, too."""
+    """Whether a tensor that the call has not met may be entered by a hit: its memory is new to the call, too."""
     if LATEST[0] is not recorder.tid:
         return False
     storage: StorageBase = x._storage
@@ -188,8 +188,12 @@ def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
     base: TensorBase = x._base
     if base is not None and (base._requires_grad or x._requires_grad):
         return False  # a write may have brought the base into the graph
-    if storage.is_window or storage.tid is recorder.tid:
+    if storage.tid is recorder.tid:
         return False
+    if storage.is_window:
+        root: StorageBase = storage.owner
+        if root.tid is recorder.tid:
+            return False  # the call knows the memory through another storage: ``Slot.is_family``
     return not x._requires_grad or is_fresh_leaf(x)
 
 
@@ -209,8 +213,13 @@ def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
     recorder.entered.append(x)
     recorder.entered.append(storage)
     recorder.entered.append(node.vid)
-    if not is_atomic():
-        recorder.meet(x, storage, storage)  # ``may_enter`` lets no window come here
+    if storage.is_window:
+        root: StorageBase = storage.owner
+        root.tid = recorder.tid
+        if not is_atomic():
+            recorder.meet(x, storage, root)
+    elif not is_atomic():
+        recorder.meet(x, storage, storage)
 
 
 @native

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, call_as_given, native, once_per_call, optimized, packed, same
+from jitgrad.cpython.primitives import active, call_as_given, inlined, native, once_per_call, optimized, packed, same
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
+from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import (
     MISSED,
@@ -135,16 +136,23 @@ def has_tensors(recorder: RecorderState, known: KnownCall, given: list) -> bool:
 
 @native
 def are_apart(known: KnownCall, given: list) -> bool:
-    """Whether no two of the tensors that are to be entered share a storage."""
+    """Whether no two of the tensors that are to be entered share memory."""
     places: tuple = known.enters
     for i in range(len(places)):
         x: TensorBase = given[int(places[i])]
         for j in range(len(places)):
             if j < i:
                 y: TensorBase = given[int(places[j])]
-                if y._storage is x._storage:
+                if memory_of(y) is memory_of(x):
                     return False
     return True
+
+
+@inlined
+def memory_of(x: TensorBase) -> Any:
+    """Whose memory a tensor that can be entered looks at."""
+    storage: StorageBase = x._storage
+    return storage.owner if storage.is_window else storage
 
 
 @optimized

@@ -66,12 +66,15 @@ def catch_up(recorder: RecorderState) -> None:
     slots: dict = recorder.slot_table
     i: int = recorder.caught
     while i < len(entered):
-        storage = entered[i + 1]
+        storage: StorageBase = entered[i + 1]
         vid = entered[i + 2]
         inputs[vid] = entered[i]
         buffers[vid] = storage
         if id(storage) not in slots:
-            slots[id(storage)] = new_slot(storage, entered[i], vid)
+            slot = new_slot(storage, entered[i], vid)
+            slots[id(storage)] = slot
+            if storage.is_window:
+                slots[id(storage.owner)] = slot
         i += 3
     recorder.caught = len(entered)
 

@@ -123,13 +123,12 @@ class Storage(StorageBase):
 
 
 class StorageWindow(Storage):
-    """The memory of another storage from some byte on, see Note [Batches of a data set]. ``owner`` is that storage."""
+    """The memory of another storage from some byte on: ``owner`` is that storage, which is no window itself.
+
+    ``tracer/batch_hits.py`` makes them, see Note [Batches of a data set].
+    """
 
     __slots__ = ()
-
-    def __init__(self, storage: Storage, first_byte: int) -> None:
-        self.addr, self.nbytes, self.owner = storage.addr + first_byte, storage.nbytes - first_byte, storage
-        self.is_window = True
 
 
 def root_of(storage: Storage) -> Storage:
@@ -189,5 +188,5 @@ def storage_behind(array: np.ndarray[Any, Any]) -> Storage | None:
     return found
 
 
-StorageBase.kind = Storage
+StorageBase.kind, StorageBase.window_kind = Storage, StorageWindow
 install_storage(_of_result)
