@@ -14,7 +14,7 @@ __all__ = ["attempt_text"]
 
 
 def attempt_text(module: ModuleText) -> str:
-    """``call_as_given``, ``call_rest``; ``attempt``, ``attempt_row``, ``attempt_pair``: ``Raised`` where a call raises."""
+    """``call_as_given``, ``call_rest``; ``attempt``, ``attempt_row``, ``attempt_pair``: ``Raised`` if a call raises."""
     call = module.api_word("PyObject_Vectorcall")
     return f"""
 define internal ptr @caught(ptr %out) nounwind {{

@@ -131,6 +131,8 @@ def _sweep() -> None:
     _sweep_at = max(_LEAST, 2 * len(_INTERNED))
 
 
+_INT = {int}
+
 _UNCOUNTABLE = 1 << 63
 """Bytes, where an extent of 0 counts as 1: NumPy multiplies the others, too."""
 
@@ -148,7 +150,7 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
         return found
     if type(shape) is not tuple:
         return make_aval(tuple(shape), dtype, stride, offset)
-    if any(type(n) is not int for n in (*shape, *(stride or ()), offset)):  # True equals 1, and would be kept for it
+    if not _INT.issuperset(map(type, (*shape, *(stride or ()), offset))):  # True equals 1, and would be kept for it
         return make_aval(_integers(shape), dtype, stride and _integers(stride), int(index(offset)))
     row_major = contiguous_strides(shape)
     if stride is None:
@@ -156,15 +158,15 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
     else:
         aval = Aval()
         aval.shape, aval.dtype, aval.stride, aval.offset = shape, dtype, stride, offset
-        aval.device, aval.size, aval.start = CPU, Size(shape), None
-        aval.numel = 1
-        for extent in shape:
-            aval.numel *= extent
-        aval.is_contiguous = aval.numel == 0 or all(
-            n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True)
-        )
+        aval.device, aval.size, aval.start = CPU, tuple.__new__(Size, shape), None
+        aval.numel = math.prod(shape)
         aval.is_canonical = stride == row_major
-        if math.prod(n or 1 for n in shape) * dtype.itemsize >= _UNCOUNTABLE:
+        aval.is_contiguous = (
+            aval.is_canonical
+            or aval.numel == 0
+            or all(n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True))
+        )
+        if (aval.numel or math.prod([n or 1 for n in shape])) * dtype.itemsize >= _UNCOUNTABLE:
             if aval.is_canonical:
                 raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
             raise RuntimeError(f"numel: integer multiplication overflow with sizes={list(shape)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 import jitgrad
 from jitgrad import Tensor, stats
+from jitgrad.compiled.batches import Batches
+from jitgrad.state import native_cell
+from jitgrad.tracer.entry import Entry
 
 
 def data() -> Tensor:
@@ -61,12 +65,40 @@ def test_the_argument_comes_back_as_itself() -> None:
     one = jitgrad.compile(lambda b: b)
     several = jitgrad.compile(lambda b, c: [b, b + 1, c])
     named = jitgrad.compile(lambda b: {"batch": b})
+    pair = jitgrad.compile(lambda rows: (rows[1], rows))
     for i in range(5):
         b, c = x[i : i + 2], x[i + 1 : i + 3]
         assert one(b) is b
         assert several(b, c=c)[0] is b
         assert several(b, c)[2] is c
         assert named(b)["batch"] is b
+        assert pair((b, c))[0] is c
+
+
+def test_a_list_that_the_function_keeps_is_returned_as_itself() -> None:
+    x, kept, table = data(), [None, 7], {"a": 1}
+
+    @jitgrad.compile
+    def step(b: Tensor) -> Any:
+        kept[0], table["b"] = b, b
+        return kept, table
+
+    @jitgrad.compile
+    def untouched(b: Tensor) -> Any:
+        return (b + 1, kept)[1]
+
+    for i in range(4):
+        b = x[i + 1 : i + 3]
+        found, named = jitgrad.compile(lambda b: kept)(b), step(b)[1]
+        assert found is kept
+        assert named is table
+        step(b)
+        assert untouched(b) is kept
+    rows = jitgrad.compile(lambda b: (kept.__setitem__(0, b), kept)[1])
+    for i in range(4):
+        b = x[i + 1 : i + 3]
+        assert rows(b) is kept
+        assert kept[0] is b
 
 
 def _writes_the_argument(x: Tensor, b: Tensor, c: Tensor) -> Any:
@@ -166,6 +198,120 @@ def test_a_leaf_made_inside_is_the_argument() -> None:
             assert (b.grad is not None) is is_leaf
             if is_leaf:
                 assert b.grad.tolist() == (2 * b.detach()).tolist()
+
+
+def test_a_leaf_made_before_an_error_is_the_argument() -> None:
+    def step(b: Tensor, fails: bool) -> Tensor:
+        if fails:
+            b.requires_grad_()
+            (b * b).sum().backward()
+            raise KeyError("mine")
+        return b.sum()
+
+    for calls_before in range(4):
+        compiled = jitgrad.compile(step)
+        for i in range(calls_before):
+            compiled(data()[i + 1 : i + 3], False)
+        b = data()[2:4].detach()
+        with pytest.raises(KeyError):
+            compiled(b, True)
+        assert b.requires_grad
+        assert b.grad.tolist() == (2 * b.detach()).tolist()
+
+
+@pytest.mark.parametrize("form", ["positional", "by name", "in a tuple"])
+def test_slices_that_come_again_are_entered_and_passed_by_hits(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of such a call is left to the general way, and where hits are native, nothing of it to Python."""
+    seen = Counter[str]()
+
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def count(*args: Any, **kwargs: Any) -> Any:
+            seen[name] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, count)
+
+    x, y, w = jitgrad.randn(200, 3), jitgrad.randn(200), jitgrad.zeros(3)
+
+    @jitgrad.compile
+    def step(pair: Any, labels: Any = None) -> Tensor:
+        rows, labels = pair if labels is None else (pair, labels)
+        return w.add_((rows * labels[:, None]).mean(0)).sum()
+
+    def call(i: int) -> float:
+        rows, labels = x[i : i + 20], y[i : i + 20]
+        found = {
+            "positional": lambda: step(rows, labels),
+            "by name": lambda: step(rows, labels=labels),
+            "in a tuple": lambda: step((rows, labels)),
+        }[form]()
+        return float(found)
+
+    for i in range(1, 4):
+        call(i)
+    counted(Entry, "enter")
+    counted(Batches, "swap")
+    w.zero_()
+    total = jitgrad.zeros(3)
+    for i in range(30, 60):
+        total += (x[i : i + 20].clone() * y[i : i + 20, None].clone()).mean(0)
+        assert call(i) == pytest.approx(float(total.sum()), abs=1e-5)
+    assert seen == ({} if native_cell.is_installed else {"swap": 30})
+
+
+def test_slices_of_one_memory_are_never_taken_for_each_other() -> None:
+    """The second of two slices is entered in the general way: it is known then what they share."""
+    x, y = data(), data()
+
+    def step(b: Tensor, c: Tensor, d: Tensor) -> Any:
+        first = b.sum() + c.sum()
+        c.mul_(2)
+        d.mul_(3)
+        return first, b.sum(), b + c
+
+    compiled = jitgrad.compile(step)
+    for i in range(1, 7):
+        for j in (1, 3, 5):
+            found = compiled(x[i : i + 3], x[j : j + 3], x)
+            wanted = step(y[i : i + 3], y[j : j + 3], y)
+            assert _plain(found) == _plain(wanted)
+            assert x.tolist() == y.tolist()
+            x.copy_(data())
+            y.copy_(data())
+
+
+def test_one_slice_that_is_passed_twice_is_one_tensor() -> None:
+    x, same = data(), []
+
+    @jitgrad.compile
+    def step(b: Tensor, rows: Any, c: Tensor) -> Tensor:
+        same.append(b is rows[0] and b is c)
+        return (b * rows[0] + c).sum()
+
+    for i in range(5):
+        b = x[i + 1 : i + 3]
+        assert float(step(b, (b, 1), c=b)) == float((b * b + b).sum())
+    assert all(same)
+
+
+def test_a_remembered_call_does_not_enter_slices_of_one_memory() -> None:
+    """``einsum`` enters both of its operands; that they share memory, the call must know before it writes one."""
+
+    def step(b: Tensor, c: Tensor) -> Any:
+        total = jitgrad.einsum("ij,ij->", b, c)
+        b.mul_(2)
+        return total, c.sum(), b + c
+
+    compiled, apart = jitgrad.compile(step), data()
+    for _ in range(4):
+        compiled(data()[1:4], apart[1:4])
+    for i in range(1, 7):
+        for j in (1, 3, 5):
+            x, y = data(), data()
+            assert _plain(compiled(x[i : i + 3], x[j : j + 3])) == _plain(step(y[i : i + 3], y[j : j + 3]))
+            assert x.tolist() == y.tolist()
 
 
 def test_an_error_leaves_the_argument_as_it_was() -> None:

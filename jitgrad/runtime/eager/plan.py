@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class EagerPlan:
         self.out_avals: tuple[Aval, ...] = out_avals if self.is_several else (out_avals,)
         if not op.is_view:
             check_allocatable(self.out_avals)
-        self.is_elsewhere = any(type(a) is Aval and a.device is not CPU for a in (*self.out_avals, *avals))
+        self.is_elsewhere = _are_elsewhere(self.out_avals) or _are_elsewhere(avals)
         self.params = _without_device(params)
         self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
@@ -298,6 +298,14 @@ def _into(ufunc: Any) -> Callable[..., Any]:
     return (lambda *args: ufunc(*args[:-1], out=args[-1])) if ufunc in _NO_THIRD else ufunc
 
 
+def _are_elsewhere(avals: Sequence[Any]) -> bool:
+    """Whether any of avals and numbers is not on the CPU."""
+    for a in avals:  # noqa: SIM110
+        if type(a) is Aval and a.device is not CPU:
+            return True
+    return False
+
+
 def _is_complex(x: Any) -> bool:
     """Whether an input, an aval or a number, is complex."""
     return x.dtype.category is COMPLEX if type(x) is Aval else isinstance(x, complex)
@@ -358,8 +366,10 @@ def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
 
     Rules know nothing of devices: they see everything on the CPU, and no Device among the params.
     """
+    if len(avals) == 1 and type(avals[0]) is Aval and avals[0].device is CPU and Device not in map(type, params):
+        return op.aval(avals, *params) if op.num_inputs < 0 else op.aval(avals[0], *params)
     device, params = placement(avals, params), _without_device(params)
-    if any(type(a) is Aval and a.device is not CPU for a in avals):
+    if _are_elsewhere(avals):
         avals = [_on(CPU, a) for a in avals]
     return _on(device, op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params))
 
