@@ -198,6 +198,14 @@ def test_a_leaf_made_inside_is_the_argument() -> None:
             assert (b.grad is not None) is is_leaf
             if is_leaf:
                 assert b.grad.tolist() == (2 * b.detach()).tolist()
+    compiled = jitgrad.compile(step)
+    compiled(data()[1:3], False)
+    for _ in range(4):  # on another path, that is known when a slice takes it
+        compiled(data()[1:3].clone(), True)
+    b = data()[1:3].detach()
+    compiled(b, True)
+    assert b.requires_grad
+    assert b.grad.tolist() == (2 * b.detach()).tolist()
 
 
 def test_a_leaf_made_before_an_error_is_the_argument() -> None:
