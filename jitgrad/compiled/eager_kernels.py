@@ -34,7 +34,7 @@ def make_kernel(request: KernelRequest) -> ArrayProgram | None:
     first = len(avals)
     order = tuple(vid if vid < first else first - 1 - vid for vid in (*step.inputs, *(vid for vid, _ in step.outputs)))
     positions = [i for i, aval in enumerate(avals) if aval is None]
-    return ArrayProgram(loaded.run, order, tuple(positions[slot] for slot, _ in step.scalars))
+    return ArrayProgram(loaded, order, tuple(positions[slot] for slot, _ in step.scalars))
 
 
 def make_step(segment: Segment) -> LoadedStep | None:

@@ -16,9 +16,6 @@ from jitgrad.tracer.keys import PENDING, VIEW
 
 __all__ = ["end_plan"]
 
-_RELEASE_COST = 30_000.0
-"""Estimated nanoseconds from which other threads may run Python during a program."""
-
 
 def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None:
     """The plan of an end that this call is about to run; None if its hits take the general way."""
@@ -42,7 +39,7 @@ def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None
     plan.is_pending = tuple(at >= 0 and event.assign[at] is PENDING for at in plan.holders)
     plan.numbers = tuple(slot for slot, _ in step.step.scalars)
     plan.idle, plan.timed, plan.arena_nbytes = step.idle, step.timed, step.lent_nbytes
-    plan.releases, plan.launches = step.cost > _RELEASE_COST, loaded.launches
+    plan.releases, plan.launches = step.releases, loaded.launches
     return plan
 
 

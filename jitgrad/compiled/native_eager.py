@@ -14,6 +14,7 @@ from typing import Any
 from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.native_code import NativeCode
 from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
+from jitgrad.compiled.native_parts import install_loops
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
 from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_slots
@@ -26,6 +27,7 @@ from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, run_kernel, run_step
 from jitgrad.runtime.eager.quiet import has_context
 from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
 from jitgrad.runtime.engine.run import plain_graph
@@ -72,6 +74,7 @@ def pythons_form() -> Iterator[None]:
         functions["activate"](None)
         plain_graph.PLAIN.use(plain_graph.run_plain, plain_graph.run_wanted)
         MAKERS.use(PYTHONS_MAKERS)
+        RUNS.use(PYTHONS_RUNS)
     try:
         yield
     finally:
@@ -83,6 +86,7 @@ def _activate(functions: dict[str, Any]) -> None:
     functions["activate"](direct.here.here)
     plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
     MAKERS.use(functions)
+    RUNS.use(functions)
 
 
 _code = NativeCode(install)
@@ -103,6 +107,7 @@ def _install() -> None:
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted, *PYTHONS_MAKERS.values()]
+    called += [run_kernel, run_step]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
@@ -111,7 +116,7 @@ def _install() -> None:
         direct.ask_again()
         return
     outside = {f"before_{stub.slot}": native_slots.get(stub.slot, 0) for stub in numbers}
-    outside |= {"tp_richcompare": compare_slot(tensor).value, "driver": 0}
+    outside |= {"tp_richcompare": compare_slot(tensor).value, "driver": install_loops().driver}
     outside |= {"front_rows": ROWS_ADDRESS, "function_runner": function_runner()}
     entries = load_module(kernel, module, outside)
     functions = callables(called, [entries[f"entry_{f.__name__}"] for f in called], entries)

@@ -50,8 +50,12 @@ _DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 """Of floating dtypes: integers up to 2 to this power are exact."""
 _TYPE_NAMES = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
 """Dtypes as PyTorch's messages name them."""
-C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
-"""Integer dtypes as PyTorch's messages name them where C++ speaks."""
+C_NAMES = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",
+    "float16": "c10::Half",
+}  # fmt: skip
+"""Dtypes as PyTorch's messages name them where C++ speaks."""
+_LARGEST_HALF = 65504
 
 
 def generator_or_default(name: str, generator: Any) -> Generator:
@@ -211,6 +215,8 @@ def integer_range(low: int, high: int, dtype: DType) -> tuple[int, int]:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     if not low < high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    check_bounds("from", low, dtype)
+    check_bounds("to - 1", high - 1, dtype)
     if dtype.is_floating_point:
         low, high = above(low, dtype), _below(high, dtype)
         if not low < high:
@@ -218,9 +224,6 @@ def integer_range(low: int, high: int, dtype: DType) -> tuple[int, int]:
                 "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
                 f"from={low} >= to={high}"
             )
-    else:
-        check_bounds("from", low, dtype)
-        check_bounds("to - 1", high - 1, dtype)
     return low, high - low
 
 
@@ -230,8 +233,10 @@ def _limits(dtype: DType) -> tuple[int, int]:
 
 
 def check_bounds(what: str, value: int, dtype: DType) -> None:
-    """RuntimeError unless the integer dtype holds ``value``."""
-    least, largest = _limits(dtype)
+    """RuntimeError unless the dtype's range has ``value``."""
+    if dtype.is_floating_point and dtype.name != "float16":  # they go beyond 64 bits
+        return
+    least, largest = (-_LARGEST_HALF, _LARGEST_HALF) if dtype.is_floating_point else _limits(dtype)
     if not least <= value <= largest:
         raise RuntimeError(f"{what} is out of bounds for {C_NAMES.get(dtype.name, dtype.name)}")
 

@@ -123,10 +123,16 @@ def _fold(input: Any, other: Any, op: Any) -> Any:
 def _batched(input: Any, other: Any) -> Any:
     left, right = input._aval.shape, other._aval.shape
     batch = broadcast("matmul", left[:-2], right[:-2])
-    count = numel(batch)
-    x = reshape(_expand_batch(input, batch), (count, *left[-2:]))
-    y = reshape(_expand_batch(other, batch), (count, *right[-2:]))
+    x, y = _one_batch(input, batch), _one_batch(other, batch)
     return reshape_result(door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
+
+
+def _one_batch(x: Any, batch: tuple[int, ...]) -> Any:
+    """Matrices, with these dimensions before theirs as one."""
+    shape = x._aval.shape
+    if len(batch) == 1 and shape[:-2] == batch:
+        return x
+    return reshape(_expand_batch(x, batch), (numel(batch), *shape[-2:]))
 
 
 def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from jitgrad.devices import META
+from jitgrad.devices import CPU, META
 from jitgrad.door import door
 from jitgrad.functions.devices import made_on
 from jitgrad.ops.aval import check_inside, make_aval
@@ -204,7 +204,12 @@ def _grown(self: Any, aval: Any) -> Storage:
     larger._sync()
     if aval.device is META:
         return larger._storage
-    kept = self._ndarray().reshape(-1)
+    old = self._aval
+    if old.device is CPU:  # the memory as it lies: an expanded tensor has fewer elements there than it shows
+        room = make_aval((self._storage.nbytes // old.dtype.itemsize - old.offset,), old.dtype, None, old.offset)
+        kept = self._storage.array(room)[: aval.numel]
+    else:
+        kept = self._ndarray().reshape(-1)[: aval.numel]
     larger._ndarray()[: kept.size] = kept
     storage: Storage = larger._storage
     return storage

@@ -275,9 +275,12 @@ def _laid_out(name: str, rule: Callable[..., Any], num_inputs: int) -> Callable[
 
     @wraps(rule)
     def aval(*args: Any) -> Any:
-        out = rule(*args)
         inputs = args[0] if num_inputs < 0 else args[:num_inputs]
-        if strides is not _columns_rule and all(x.is_canonical for x in inputs if type(x) is Aval):
+        avals = [x for x in inputs if type(x) is Aval]
+        if num_inputs == 1 and not avals:  # the public function says which argument it is
+            raise AttributeError(f"{name}: the operand is no tensor")
+        out = rule(*args)
+        if strides is not _columns_rule and all([x.is_canonical for x in avals]):
             return out
         if type(out) is tuple:
             return tuple([with_strides(one, inputs) for one in out])

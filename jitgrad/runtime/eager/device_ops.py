@@ -22,6 +22,7 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.devices.device_storage import DeviceStorage, MetaStorage
 from jitgrad.runtime.devices.stream import Stream, current_stream
 from jitgrad.runtime.eager.numpy_rule import own, run_numpy
+from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase, new_tensor
 
@@ -127,12 +128,12 @@ def write_elsewhere(
 
 
 def step_on(
-    device: Device, run: Callable[..., int], out_avals: Sequence[Aval], numbers: Sequence[Any]
+    device: Device, step: LoadedStep, out_avals: Sequence[Aval], numbers: Sequence[Any]
 ) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function of tensors on a device that runs a native step there, and returns its results, outside any graph.
 
     Args:
-        run: ``LoadedStep.run`` of a step that takes arrays: those of the tensors, then those of the results.
+        step: one that takes arrays: those of the tensors, then those of the results.
         out_avals: of the results, on any device.
         numbers: its run-time scalars.
     """
@@ -144,7 +145,7 @@ def step_on(
 
         def work() -> None:
             arrays = [storage.memory(aval) for storage, aval in places]
-            if run([id(array) for array in arrays], (), numbers):
+            if step.run_on(arrays, numbers):
                 shapes = [list(a.shape) for a in avals]
                 raise RuntimeError(f"a derivative rule, gradients {shapes}: an index is out of range since its forward")
 

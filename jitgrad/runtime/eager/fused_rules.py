@@ -20,13 +20,14 @@ In: the values of recorded rules. Out: a native step that takes arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jitgrad.config import config
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.eager.kernel import SEVERAL_CALLS, step_maker
 from jitgrad.runtime.eager.plan import EagerPlan
+from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.structs import struct
 from jitgrad.tracer.graph import Const, Instr, RuntimeScalar, Segment
 
@@ -50,12 +51,12 @@ class FusedRules:
     """A native step that computes what the rules compute.
 
     Attributes:
-        run: ``LoadedStep.run``, over ids of arrays: those of ``inputs``, then those of ``outputs``; and ``numbers``.
+        step: it takes the arrays of ``inputs``, then those of ``outputs``; and ``numbers``.
         inputs, outputs: numbers of values.
         numbers: the Python numbers that the rules contain, as the step takes them.
     """
 
-    run: Callable[..., int]
+    step: LoadedStep
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     numbers: tuple[int | float, ...]
@@ -83,7 +84,7 @@ def fuse(values: Sequence[Any], leaving: set[int], saves_numbers: bool) -> Fused
         return None
     step = loaded.step
     taken = tuple(numbers[slot] for slot, _ in step.scalars)
-    return FusedRules(loaded.run, tuple(step.inputs), tuple(vid for vid, _ in step.outputs), taken)
+    return FusedRules(loaded, tuple(step.inputs), tuple(vid for vid, _ in step.outputs), taken)
 
 
 def _needed(values: Sequence[Any], outputs: tuple[int, ...]) -> list[RuleStep]:

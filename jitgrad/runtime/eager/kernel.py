@@ -1,6 +1,6 @@
 """Eager operations on many elements, by kernels of their own.
 
-Owns: when an operation has a kernel, and how arrays are given to it.
+Owns: when an operation has a kernel, and which arrays are given to it.
 Must not know: how kernels are made (``compiled/eager_kernels.py`` installs the maker).
 In: an operation and the avals of its operands. Out: functions that take the place of its NumPy rule.
 
@@ -24,8 +24,8 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,13 +34,14 @@ from jitgrad.config import config
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op, RuleContext
+from jitgrad.runtime.eager.kernel_runs import RUNS, KernelCall
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Segment
 
 __all__ = [
-    "SEVERAL_CALLS", "ArrayProgram", "KernelRequest", "array_maker", "has_kernel", "install_kernels", "is_product",
-    "kernel_of", "kernel_of_several", "kernel_of_write", "may_fuse", "step_maker",
+    "SEVERAL_CALLS", "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels",
+    "is_product", "kernel_of", "kernel_of_write", "may_fuse", "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
@@ -82,12 +83,11 @@ class ArrayProgram(NamedTuple):
     """A program that takes arrays.
 
     Attributes:
-        run: ``LoadedStep.run``: called with ids of arrays, ``()``, numbers; 0, or a status word.
-        order: the arrays that it takes: an operand's position, or -1, -2 .. for the results.
-        numbers: positions of the operands that are its numbers.
+        step: it.
+        order, numbers: as of ``KernelCall``.
     """
 
-    run: Callable[..., int]
+    step: LoadedStep
     order: tuple[int, ...]
     numbers: tuple[int, ...]
 
@@ -162,39 +162,30 @@ def _program(
     return _make[0](KernelRequest(op, avals, numbers, params, out_avals, targets))
 
 
-def kernel_of(op: Op, operands: Sequence[Any], params: tuple[Any, ...], out: Aval, rule: Any) -> Any:
-    """A function of the operands' arrays and numbers, then params, that returns a new array laid out as ``out``.
+def kernel_of(
+    op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...]
+) -> KernelCall | None:
+    """The kernel of an operation, which makes new arrays laid out as ``outs``; None if there is none.
 
     Args:
         operands: avals, or Python numbers.
-        rule: what runs where there is no such kernel, and where the kernel finds bad data.
     """
-    program = _program(op, operands, params, (out,))
-    if program is None:
-        return rule
-    new = array_maker(out)
-    if program.order == (0, -1) and not program.numbers:
-        return _of_one(program.run, new, rule)
-    if program.order == (0, 1, -1) and not program.numbers:
-        return _of_two(program.run, new, rule)
-    several = _of_many(program, [new])
+    program = _program(op, operands, params, outs)
+    return None if program is None else KernelCall(*program, map(array_maker, outs))
+
+
+def function_of(call: KernelCall, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel with one result as a function of arrays and numbers, then params, as a NumPy rule is.
+
+    Args:
+        rule: what runs where the kernel finds bad data.
+    """
 
     def kernel(*args: Any) -> Any:
-        made = several(args)
+        made = RUNS.run_kernel(call, args)
         return rule(*args) if made is None else made[0]
 
     return kernel
-
-
-def kernel_of_several(
-    op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...]
-) -> Callable[..., list[Any] | None] | None:
-    """A function of a list of the operands' arrays and numbers that returns new arrays, or None if it found bad data.
-
-    None if there is no such kernel.
-    """
-    program = _program(op, operands, params, outs)
-    return None if program is None else _of_many(program, [*map(array_maker, outs)])
 
 
 def kernel_of_write(
@@ -207,10 +198,10 @@ def kernel_of_write(
     program = _program(op, operands, params, outs, targets)
     if program is None:
         return None
-    run, order, numbers = program
+    step, order, numbers = program
 
     def kernel(args: Sequence[Any]) -> bool:
-        return not _status(run, [id(args[i]) for i in order], [args[i] for i in numbers])
+        return not RUNS.run_step(step, tuple([args[i] for i in order]), tuple([args[i] for i in numbers]))
 
     return kernel
 
@@ -222,45 +213,7 @@ def array_maker(aval: Aval) -> Callable[[], Any]:
         laid_out = make_aval(shape, aval.dtype, aval.stride)
         return lambda: Storage(nbytes).array(laid_out)
     if aval.is_contiguous:
-        return lambda: np.empty(shape, dtype)
+        return partial(np.empty, shape, dtype)
     memory = np.empty(1, dtype)
     alike = np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.itemsize for s in aval.stride], writeable=False)
-    return lambda: np.empty_like(alike)
-
-
-def _of_one(run: Callable[..., int], new: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
-    def kernel(x: Any, *params: Any) -> Any:
-        out = new()
-        return rule(x, *params) if run((id(x), id(out)), ()) else out
-
-    return kernel
-
-
-def _of_two(run: Callable[..., int], new: Callable[[], Any], rule: Callable[..., Any]) -> Callable[..., Any]:
-    def kernel(x: Any, y: Any, *params: Any) -> Any:
-        out = new()
-        return rule(x, y, *params) if run((id(x), id(y), id(out)), ()) else out
-
-    return kernel
-
-
-def _of_many(program: ArrayProgram, new: list[Callable[[], Any]]) -> Callable[..., list[Any] | None]:
-    run, order, numbers = program
-
-    def kernel(args: Sequence[Any]) -> list[Any] | None:
-        outs = [make() for make in new]
-        ids = [id(args[i]) if i >= 0 else id(outs[-1 - i]) for i in order]
-        return None if _status(run, ids, [args[i] for i in numbers]) else outs
-
-    return kernel
-
-
-_NO_WORD = 1
-"""The status where a number fits in no argument word; the rule knows what becomes of such numbers."""
-
-
-def _status(run: Callable[..., int], ids: list[int], numbers: list[Any]) -> int:
-    try:
-        return run(ids, (), numbers)
-    except struct.error:
-        return _NO_WORD
+    return partial(np.empty_like, alike)

@@ -24,7 +24,8 @@ from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
-from jitgrad.runtime.eager.kernel import has_kernel, is_product, kernel_of, kernel_of_several, kernel_of_write, may_fuse
+from jitgrad.runtime.eager.kernel import function_of, has_kernel, is_product, kernel_of, kernel_of_write, may_fuse
+from jitgrad.runtime.eager.kernel_runs import RUNS, KernelCall
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
@@ -62,7 +63,9 @@ class EagerPlan:
             there is no such function.
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
         has_kernel: it runs as a kernel, or will at its first run, Note [Eager kernels].
+        kernel: that kernel, once it is made.
         is_elsewhere: inputs or results are not on the CPU.
+        zero: what ``constant`` has made of the integer 0, or None.
     """
 
     __slots__ = (
@@ -71,7 +74,6 @@ class EagerPlan:
         "_graph",
         "_operands",
         "_rule",
-        "_several",
         "_writes",
         "aval",
         "context_avals",
@@ -86,11 +88,13 @@ class EagerPlan:
         "is_one_view",
         "is_plain",
         "is_several",
+        "kernel",
         "list_rule",
         "op",
         "out_avals",
         "params",
         "views",
+        "zero",
     )
 
     def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
@@ -110,9 +114,10 @@ class EagerPlan:
         self.aval = self.out_avals[0]
         self.has_base = op.has_base
         self._operands = avals
-        self._several: Any = None
+        self.kernel: KernelCall | None = None
         self._writes: dict[tuple[int, ...], Any] = {}
         self._constants: dict[int | float, Any] = {}
+        self.zero: Any = None
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
         is_inside = op.is_view and op.name != "as_strided" and not self.is_elsewhere
         self.views = self.out_avals if is_inside else None
@@ -189,10 +194,12 @@ class EagerPlan:
             is_kept = (
                 isinstance(self.direct, np.ufunc)
                 and type(number) in (int, float)
-                and number
                 and not self.has_kernel  # a kernel takes numbers as they are
             )
-            if not is_kept:  # 0.0 and -0.0 would be one entry
+            if is_kept and type(number) is int and not number:
+                self.zero = run_quietly(np.array, 0, self._dtype)
+                return self.zero
+            if not is_kept or not number:  # 0.0 and -0.0 would be one entry
                 return number
             if len(self._constants) >= _MAX_CONSTANTS:
                 self._constants.clear()
@@ -201,13 +208,14 @@ class EagerPlan:
 
     def _first_run(self, *args: Any) -> Any:
         """Make the kernel, Note [Eager kernels]; run it."""
-        made = kernel_of(self.op, self._operands, self.params, self.aval, self._rule)
-        if made is self._rule:
+        self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+        if self.kernel is None:
             self.has_kernel = False
+            self.function = self._rule
         else:
             self.is_exact = True
-        self.function = made
-        return made(*args)
+            self.function = function_of(self.kernel, self._rule)
+        return self.function(*args)
 
     def run_anyhow(self, args: list[Any]) -> Any:
         """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
@@ -251,12 +259,12 @@ class EagerPlan:
         """``compute``; None if there is no kernel, or it found bad data."""
         if not self.has_kernel:
             return None
-        if self._several is None:
-            self._several = kernel_of_several(self.op, self._operands, self.params, self.out_avals)
-            if self._several is None:
+        if self.kernel is None:
+            self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+            if self.kernel is None:
                 self.has_kernel = False
                 return None
-        made: list[Any] | None = self._several(arrays)
+        made: list[Any] | None = RUNS.run_kernel(self.kernel, tuple(arrays))
         return made
 
     def write(self, arrays: list[Any], targets: tuple[int, ...]) -> bool:

@@ -15,6 +15,7 @@ from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, j
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.runtime.eager.eager import make_view
+from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.numpy_rule import is_own, own, own_inside
 from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.runtime.eager.quiet import quiet, run_in_errstate
@@ -96,6 +97,10 @@ def array_of(x: TensorBase) -> Any:
 @eager_native
 def constant_of(plan: EagerPlan, number: Any) -> Any:
     """``plan.constant(number)``."""
+    if type(number) is float and plan.has_kernel is True:
+        return number
+    if plan.zero is not None and type(number) is int and same(number, 0):
+        return plan.zero
     constants: dict[Any, Any] = plan._constants
     kept = constants.get(number)
     return plan.constant(number) if kept is None else kept
@@ -121,6 +126,11 @@ def run_all(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 @eager_apart
 def result_of(thread: Here, plan: EagerPlan, operands: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
     """The result of a plan's function, a tensor outside any graph."""
+    if plan.kernel is not None:
+        found = run_kernel(plan.kernel, operands)
+        if found is not None:
+            outs: list[Any] = found
+            return new_result(plan.aval, outs[0])
     given: Any = operands
     if len(params) > 0:
         given = joined(operands, params)
@@ -179,7 +189,12 @@ def result_of_list(thread: Here, plan: EagerPlan, arrays: list[Any], params: tup
 @eager_apart
 def results_of_several(plan: EagerPlan, arrays: list[Any]) -> Any:
     """Several results, or those of an operation that has no plain plan."""
-    found: list[Any] = plan.compute(arrays)
+    computed: Any = None
+    if plan.kernel is not None:
+        computed = run_kernel(plan.kernel, tuple(arrays))
+    if computed is None:
+        computed = plan.compute(arrays)
+    found: list[Any] = computed
     avals: tuple[Any, ...] = plan.out_avals
     made: list[Any] = []
     for array in found:

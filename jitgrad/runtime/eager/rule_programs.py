@@ -41,6 +41,7 @@ from jitgrad.runtime.eager.device_ops import step_on
 from jitgrad.runtime.eager.eager import split_args
 from jitgrad.runtime.eager.fused_rules import FusedRules, RuleStep, fuse
 from jitgrad.runtime.eager.kernel import array_maker
+from jitgrad.runtime.eager.kernel_runs import RUNS
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.eager.quiet import quiet, run_anyway
 from jitgrad.runtime.eager.results import MAKERS
@@ -207,8 +208,8 @@ class _ProgramText:
         self.values, self.steps, self.device = recorder.values, recorder.steps, device
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "MAKERS": MAKERS,
-            "several": _several,
+            "Tensor": tensor_class(), "SavedVariable": SavedVariable, "ndarray": np.ndarray, "several": _several,
+            "MAKERS": MAKERS, "RUNS": RUNS,
         }  # fmt: skip
         self._tensors: dict[int, str] = {}
         self.is_fused = self.saves_numbers = False
@@ -357,9 +358,9 @@ class _ProgramText:
         for number in fused.outputs:
             value = self.values[number]
             self.lines.append(f"{value.name} = {self.constant('O', array_maker(value.aval))}()")
-        ids = "".join(f"id({self.values[n].name}), " for n in (*fused.inputs, *fused.outputs))
-        numbers = self.constant("N", fused.numbers)
-        self.lines.append(f"if {self.constant('R', fused.run)}(({ids}), (), {numbers}): return None")
+        arrays = "".join(f"{self.values[n].name}, " for n in (*fused.inputs, *fused.outputs))
+        step, numbers = self.constant("R", fused.step), self.constant("N", fused.numbers)
+        self.lines.append(f"if RUNS.run_step({step}, ({arrays}), {numbers}): return None")
 
     def run_on_device(self, fused: FusedRules) -> None:
         """The same on a virtual device, whose stream fills the results."""
@@ -367,7 +368,7 @@ class _ProgramText:
         self._tensors.update({n: f"t{n}" for n in fused.outputs})
         made = "".join(f"t{n}, " for n in fused.outputs)
         given = "".join(f"{self.values[n].tensor}, " for n in fused.inputs)
-        start = self.constant("D", step_on(self.device, fused.run, avals, fused.numbers))
+        start = self.constant("D", step_on(self.device, fused.step, avals, fused.numbers))
         self.lines.append(f"{made}= {start}(({given}))")
 
     # --- results ---

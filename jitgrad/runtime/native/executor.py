@@ -39,6 +39,8 @@ __all__ = ["LoadedStep", "install"]
 _WORD = 8
 # From this size on, an arena is lent by the free lists for one run, so that all programs share the same warm memory.
 LENT_ARENA_NBYTES = 64 << 10
+# Estimated nanoseconds from which native code lets other threads run Python while a step runs.
+RELEASE_COST = 30_000.0
 # Estimated nanoseconds from which a step runs on the queue's thread, so that Ctrl-C can reach it.
 LONG_COST = 20e6
 # Estimated nanoseconds from which a stage is worth sharing with workers that spin, and from which the shared stages of
@@ -188,6 +190,8 @@ class LoadedStep:
         cost: estimated nanoseconds on one core.
         idle: instances that no thread is using.
         is_short: it is run on the calling thread.
+        is_quick: native code runs it: it is short, has an arena of its own, and its scalars are floats.
+        releases: it takes so long that other threads may run Python meanwhile.
         lent_nbytes: of an arena that is lent for one run; 0: each instance has its own.
         timed: what a hit runs in its place while tasks are timed.
     """
@@ -201,11 +205,18 @@ class LoadedStep:
         "_tables",
         "cost",
         "idle",
+        "is_quick",
         "is_short",
         "lent_nbytes",
+        "releases",
         "step",
         "timed",
     )
+
+    idle: list[Any]
+    is_quick: bool
+    is_short: bool
+    releases: bool
 
     def __init__(self, step: NativeStep, takes_arrays: bool = False) -> None:
         self.step = step
@@ -218,9 +229,10 @@ class LoadedStep:
         self.lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
         self._packs_arena = bool(self.lent_nbytes or kinds)
         self._pack = struct.Struct(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
-        self.idle: list[_Instance] = []
+        self.idle = []
         self.timed = TimedRuns()
-        self.is_short = self.cost < LONG_COST
+        self.is_short, self.releases = self.cost < LONG_COST, self.cost > RELEASE_COST
+        self.is_quick = self.is_short and not self.lent_nbytes and "q" not in kinds
         _LOADED.add(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], scalars: Sequence[float] = ()) -> int:
@@ -237,7 +249,7 @@ class LoadedStep:
         try:
             instance = self.idle.pop()  # atomic under the GIL
         except IndexError:
-            instance = self._new_instance()
+            instance = self.new_record()
         arena = Storage(self.lent_nbytes) if self.lent_nbytes else instance.arena
         if self._packs_arena:
             self._pack(instance.bufs, _WORD, *inputs, *outputs, arena.addr, *scalars)
@@ -247,14 +259,19 @@ class LoadedStep:
         self.idle.append(instance)
         return status
 
+    def run_on(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> int:
+        """``run`` of a step that takes arrays: those of its inputs, then those of its outputs."""
+        return self.run([id(array) for array in arrays], (), numbers)
+
     def lend(self, arena: Storage) -> None:
         """Let the next run of a step without an arena use ``arena``, which other steps use, too."""
-        instance = self._new_instance()
+        instance = self.new_record()
         instance.arena = arena
         instance.bufs[self._arena_slot] = arena.addr
         self.idle.append(instance)
 
-    def _new_instance(self) -> _Instance:
+    def new_record(self) -> _Instance:
+        """What one more run at a time needs."""
         if self._tables.shares:
             pool.start()
         slots = self._arena_slot + 1 + len(self.step.scalars)

@@ -1,0 +1,167 @@
+"""Running native steps that take arrays: eager kernels, and the fused rules of Nodes.
+
+Owns: ``KernelCall``; ``run_kernel`` and ``run_step``; ``RUNS``: these two in the form that is in use.
+Must not know: which operation a step is for, what happens where it finds bad data.
+
+A step of a few hundred elements takes a fraction of a microsecond. To fill its record by ``struct`` and to call the
+driver through ``ctypes`` takes several times as long, so native code does both, Note [Eager in native code].
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitgrad.abi import RunRecord
+from jitgrad.cpython.primitives import (
+    eager_apart,
+    is_atomic,
+    poke,
+    poke_float,
+    run_driver,
+    run_driver_released,
+    take_last,
+)
+from jitgrad.runtime.native.executor import LoadedStep
+
+__all__ = ["PYTHONS_RUNS", "RUNS", "KernelCall", "Runs", "run_kernel", "run_step"]
+
+_NO_WORD = 1
+"""The status where a number fits in no argument word; the rule knows what becomes of such numbers."""
+
+
+class KernelCall:
+    """A native step as a function of an operation's operands.
+
+    Attributes:
+        makes: per result, what makes a new array for it.
+        numbers: positions of the operands that are the step's numbers.
+        order: the arrays that it takes: an operand's position, or -1, -2 .. for the results.
+        step: it.
+    """
+
+    __slots__ = ("makes", "numbers", "order", "step")
+
+    makes: tuple[Callable[[], Any], ...]
+    numbers: tuple[int, ...]
+    order: tuple[int, ...]
+    step: LoadedStep
+
+    def __init__(self, step: LoadedStep, order: tuple[int, ...], numbers: tuple[int, ...], makes: Any) -> None:
+        self.step, self.order, self.numbers, self.makes = step, order, numbers, tuple(makes)
+
+    def run(self, operands: Sequence[Any]) -> list[Any] | None:
+        """``run_kernel``, for any step and any numbers."""
+        outs = [make() for make in self.makes]
+        arrays = [operands[i] if i >= 0 else outs[-1 - i] for i in self.order]
+        return None if status_of(self.step, arrays, [operands[i] for i in self.numbers]) else outs
+
+
+def status_of(step: LoadedStep, arrays: Sequence[Any], numbers: Sequence[Any]) -> int:
+    """``run_step``, for any step and any numbers."""
+    try:
+        return step.run_on(arrays, numbers)
+    except struct.error:
+        return _NO_WORD
+
+
+@eager_apart
+def are_floats(numbers: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
+    """Whether the operands at some places are Python's floats."""
+    for place in numbers:  # noqa: SIM110
+        if type(operands[int(place)]) is not float:
+            return False
+    return True
+
+
+@eager_apart
+def run_kernel(call: KernelCall, operands: tuple[Any, ...]) -> Any:
+    """New arrays with the results, in a list; None if the kernel found bad data.
+
+    Args:
+        operands: arrays and Python numbers, perhaps with params behind them, which are not looked at.
+    """
+    step: LoadedStep = call.step
+    if not is_atomic() or not step.is_quick or not are_floats(call.numbers, operands):
+        return call.run(operands)
+    made: list[Any] = []
+    for make in call.makes:
+        made.append(make())
+    record: RunRecord = take_last(step.idle)
+    if record is None:
+        record = step.new_record()
+    bufs: int = record.bufs_addr
+    word = 1
+    for at in call.order:
+        place = int(at)
+        if place >= 0:
+            poke(bufs, word, id(operands[place]))
+        else:
+            poke(bufs, word, id(made[-1 - place]))
+        word += 1
+    word += 1  # the arena's
+    for at in call.numbers:
+        poke_float(bufs, word, operands[int(at)])
+        word += 1
+    status = 0
+    if step.releases:  # noqa: SIM108
+        status = run_driver_released(int(record.record_addr))
+    else:
+        status = run_driver(int(record.record_addr))
+    step.idle.append(record)
+    return made if status == 0 else None
+
+
+@eager_apart
+def run_step(step: LoadedStep, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> Any:
+    """Run a step over arrays: those of its inputs, then those of its outputs.
+
+    Returns:
+        0, or its status word: it found bad data.
+    """
+    if not is_atomic() or not step.is_quick:
+        return status_of(step, arrays, numbers)
+    for number in numbers:
+        if type(number) is not float:
+            return status_of(step, arrays, numbers)
+    record: RunRecord = take_last(step.idle)
+    if record is None:
+        record = step.new_record()
+    bufs: int = record.bufs_addr
+    word = 1
+    for array in arrays:
+        poke(bufs, word, id(array))
+        word += 1
+    word += 1  # the arena's
+    for number in numbers:
+        poke_float(bufs, word, number)
+        word += 1
+    status = 0
+    if step.releases:  # noqa: SIM108
+        status = run_driver_released(int(record.record_addr))
+    else:
+        status = run_driver(int(record.record_addr))
+    step.idle.append(record)
+    return status
+
+
+class Runs:
+    """``run_kernel`` and ``run_step`` for callers in Python's form."""
+
+    __slots__ = ("run_kernel", "run_step")
+
+    run_kernel: Callable[[KernelCall, Sequence[Any]], Any]
+    run_step: Callable[[LoadedStep, Sequence[Any], Sequence[Any]], int]
+
+    def __init__(self) -> None:
+        self.use(PYTHONS_RUNS)
+
+    def use(self, functions: dict[str, Any]) -> None:
+        """Put these forms in use."""
+        self.run_kernel, self.run_step = functions["run_kernel"], functions["run_step"]
+
+
+PYTHONS_RUNS: dict[str, Any] = {"run_kernel": KernelCall.run, "run_step": status_of}
+"""As Python runs them: what native code has for quick steps only serves any."""
+RUNS = Runs()
