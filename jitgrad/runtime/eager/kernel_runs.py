@@ -16,7 +16,9 @@ from typing import Any
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.primitives import (
     eager_apart,
+    eager_native,
     is_atomic,
+    is_word,
     poke,
     poke_float,
     run_driver,
@@ -27,8 +29,8 @@ from jitgrad.runtime.native.executor import LoadedStep
 
 __all__ = ["PYTHONS_RUNS", "RUNS", "KernelCall", "Runs", "run_kernel", "run_step"]
 
-_NO_WORD = 1
-"""The status where a number fits in no argument word; the rule knows what becomes of such numbers."""
+BAD_DATA = 1
+"""A status word that is not 0; also where a number fits in no word: the rule knows what becomes of such numbers."""
 
 
 class KernelCall:
@@ -63,16 +65,43 @@ def status_of(step: LoadedStep, arrays: Sequence[Any], numbers: Sequence[Any]) -
     try:
         return step.run_on(arrays, numbers)
     except struct.error:
-        return _NO_WORD
+        return BAD_DATA
 
 
-@eager_apart
-def are_floats(numbers: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
-    """Whether the operands at some places are Python's floats."""
-    for place in numbers:  # noqa: SIM110
-        if type(operands[int(place)]) is not float:
-            return False
-    return True
+@eager_native
+def fits(number: Any, is_float: Any) -> bool:
+    """Whether a number is a word of an argument as it is."""
+    if is_float is True:
+        return type(number) is float
+    return type(number) is int and is_word(number)
+
+
+@eager_native
+def put(bufs: int, word: int, number: Any, is_float: Any) -> None:
+    """Write a number into a word of a record."""
+    if is_float is True:
+        poke_float(bufs, word, number)
+    else:
+        poke(bufs, word, int(number))
+
+
+@eager_native
+def record_of(step: LoadedStep) -> Any:
+    """A record that no other run uses."""
+    found = take_last(step.idle)
+    return step.new_record() if found is None else found
+
+
+@eager_native
+def run_record(step: LoadedStep, record: RunRecord) -> bool:
+    """Run a step with a record that is filled, and let others have it again; False: it found bad data."""
+    status = 0
+    if step.releases:  # noqa: SIM108
+        status = run_driver_released(int(record.record_addr))
+    else:
+        status = run_driver(int(record.record_addr))
+    step.idle.append(record)
+    return status == 0
 
 
 @eager_apart
@@ -83,14 +112,17 @@ def run_kernel(call: KernelCall, operands: tuple[Any, ...]) -> Any:
         operands: arrays and Python numbers, perhaps with params behind them, which are not looked at.
     """
     step: LoadedStep = call.step
-    if not is_atomic() or not step.is_quick or not are_floats(call.numbers, operands):
+    if not is_atomic() or not step.is_quick:
         return call.run(operands)
+    kinds: tuple[Any, ...] = step.are_floats
+    places: tuple[Any, ...] = call.numbers
+    for i in range(len(places)):
+        if not fits(operands[int(places[i])], kinds[i]):
+            return call.run(operands)
     made: list[Any] = []
     for make in call.makes:
         made.append(make())
-    record: RunRecord = take_last(step.idle)
-    if record is None:
-        record = step.new_record()
+    record: RunRecord = record_of(step)
     bufs: int = record.bufs_addr
     word = 1
     for at in call.order:
@@ -101,16 +133,9 @@ def run_kernel(call: KernelCall, operands: tuple[Any, ...]) -> Any:
             poke(bufs, word, id(made[-1 - place]))
         word += 1
     word += 1  # the arena's
-    for at in call.numbers:
-        poke_float(bufs, word, operands[int(at)])
-        word += 1
-    status = 0
-    if step.releases:  # noqa: SIM108
-        status = run_driver_released(int(record.record_addr))
-    else:
-        status = run_driver(int(record.record_addr))
-    step.idle.append(record)
-    return made if status == 0 else None
+    for i in range(len(places)):
+        put(bufs, word + i, operands[int(places[i])], kinds[i])
+    return made if run_record(step, record) else None
 
 
 @eager_apart
@@ -118,32 +143,22 @@ def run_step(step: LoadedStep, arrays: tuple[Any, ...], numbers: tuple[Any, ...]
     """Run a step over arrays: those of its inputs, then those of its outputs.
 
     Returns:
-        0, or its status word: it found bad data.
+        0; another number where it found bad data.
     """
     if not is_atomic() or not step.is_quick:
         return status_of(step, arrays, numbers)
-    for number in numbers:
-        if type(number) is not float:
+    kinds: tuple[Any, ...] = step.are_floats
+    for i in range(len(numbers)):
+        if not fits(numbers[i], kinds[i]):
             return status_of(step, arrays, numbers)
-    record: RunRecord = take_last(step.idle)
-    if record is None:
-        record = step.new_record()
+    record: RunRecord = record_of(step)
     bufs: int = record.bufs_addr
-    word = 1
-    for array in arrays:
-        poke(bufs, word, id(array))
-        word += 1
-    word += 1  # the arena's
-    for number in numbers:
-        poke_float(bufs, word, number)
-        word += 1
-    status = 0
-    if step.releases:  # noqa: SIM108
-        status = run_driver_released(int(record.record_addr))
-    else:
-        status = run_driver(int(record.record_addr))
-    step.idle.append(record)
-    return status
+    for i in range(len(arrays)):
+        poke(bufs, 1 + i, id(arrays[i]))
+    word = 2 + len(arrays)  # behind the arena's
+    for i in range(len(numbers)):
+        put(bufs, word + i, numbers[i], kinds[i])
+    return 0 if run_record(step, record) else BAD_DATA
 
 
 class Runs:

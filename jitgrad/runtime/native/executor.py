@@ -190,7 +190,8 @@ class LoadedStep:
         cost: estimated nanoseconds on one core.
         idle: instances that no thread is using.
         is_short: it is run on the calling thread.
-        is_quick: native code runs it: it is short, has an arena of its own, and its scalars are floats.
+        are_floats: of its scalars, one by one; the others are integers.
+        is_quick: native code runs it: it is short, and has an arena of its own.
         releases: it takes so long that other threads may run Python meanwhile.
         lent_nbytes: of an arena that is lent for one run; 0: each instance has its own.
         timed: what a hit runs in its place while tasks are timed.
@@ -203,6 +204,7 @@ class LoadedStep:
         "_pack",
         "_packs_arena",
         "_tables",
+        "are_floats",
         "cost",
         "idle",
         "is_quick",
@@ -213,6 +215,7 @@ class LoadedStep:
         "timed",
     )
 
+    are_floats: tuple[bool, ...]
     idle: list[Any]
     is_quick: bool
     is_short: bool
@@ -223,7 +226,8 @@ class LoadedStep:
         self.cost = sum(launch.cost for stage in step.stages for launch in stage)
         self._tables = _Tables(step)
         self._arena_slot = 1 + len(step.inputs) + len(step.outputs)
-        kinds = "".join("d" if is_float else "q" for _, is_float in step.scalars)
+        self.are_floats = tuple([is_float for _, is_float in step.scalars])
+        kinds = "".join("d" if is_float else "q" for is_float in self.are_floats)
         self._arrays = self._arena_slot - 1 if takes_arrays else 0
         addresses = "q" * (self._arena_slot - 1)
         self.lent_nbytes = step.arena_nbytes if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
@@ -232,7 +236,7 @@ class LoadedStep:
         self.idle = []
         self.timed = TimedRuns()
         self.is_short, self.releases = self.cost < LONG_COST, self.cost > RELEASE_COST
-        self.is_quick = self.is_short and not self.lent_nbytes and "q" not in kinds
+        self.is_quick = self.is_short and not self.lent_nbytes
         _LOADED.add(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], scalars: Sequence[float] = ()) -> int:

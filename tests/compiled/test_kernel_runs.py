@@ -1,0 +1,193 @@
+"""Eager kernels and fused rules that native code calls: ``runtime/eager/kernel_runs.py``."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad.compiled import native_eager
+from jitgrad.config import config
+from jitgrad.nn import functional as F
+from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, KernelCall, run_kernel, run_step
+from jitgrad.runtime.eager.plan import plans
+from tests.threads import run_threads
+
+
+@pytest.fixture(autouse=True)
+def all_by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    native_eager.install()
+    monkeypatch.setattr(config, "eager_kernels", 0)
+    plans.clear()
+    yield
+    plans.clear()
+
+
+@pytest.fixture
+def python_runs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many kernels Python has run."""
+    seen = Counter[str]()
+
+    def counted(call: KernelCall, operands: Any) -> Any:
+        seen["kernels"] += 1
+        return PYTHONS_RUNS["run_kernel"](call, operands)
+
+    monkeypatch.setattr(KernelCall, "run", counted)
+    if not native_eager.is_installed():
+        monkeypatch.setattr(RUNS, "run_kernel", counted)
+    return seen
+
+
+def _operands(dtype: Any = None) -> dict[str, Any]:
+    jg.manual_seed(3)
+    x, w = jg.randn(6, 5), jg.randn(4, 5)
+    return {"x": x, "w": w, "b": jg.randn(4), "t": jg.tensor([0, 3, 1, 2, 4, 0]), "n": jg.arange(30).reshape(6, 5)}
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "one operand": lambda x, **_: F.gelu(x),
+    "two operands": lambda x, **_: x * x,
+    "three operands": lambda x, w, b, **_: F.linear(x, w, b),
+    "an order of its own": lambda x, w, **_: jg.addmm(x[:, :4], x, w.t()),
+    "several results": lambda x, **_: x.max(1),
+    "an arena": lambda x, **_: F.softmax(x, -1),
+    "statistics": lambda x, **_: F.layer_norm(x, (5,)),
+    "a list": lambda x, **_: jg.cat([x, x, 2 * x]),
+    "a number": lambda x, **_: x * 2.5 + 1.0,
+    "an integer for a float": lambda x, **_: x * 2 + 1,
+    "integers": lambda n, **_: n * 3 - 7,
+    "zeros of both signs": lambda x, **_: (x * 0.0, x * -0.0, x * 0),
+    "a loss": lambda x, t, **_: F.cross_entropy(x, t),
+    "rows": lambda w, t, **_: F.embedding(t.clamp(max=3), w),
+    "of no dimension": lambda x, **_: x.sum(),
+    "a transposed result": lambda x, **_: x.t().exp(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_native_code_and_python_give_the_same_bits(name: str) -> None:
+    def values(found: Any) -> list[Any]:
+        many = found if isinstance(found, tuple) else (found,)
+        return [(x.numpy().tobytes(), x.dtype, x.stride()) for x in many]
+
+    operation, operands = OPERATIONS[name], _operands()
+    found = [values(operation(**operands)) for _ in range(3)]
+    with native_eager.pythons_form():
+        found += [values(operation(**operands)) for _ in range(2)]
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_quick_kernels_are_left_to_native_code(name: str, python_runs: Counter[str]) -> None:
+    operation, operands = OPERATIONS[name], _operands()
+    operation(**operands)
+    python_runs.clear()
+    for _ in range(5):
+        operation(**operands)
+    assert (python_runs["kernels"] == 0) == native_eager.is_installed()
+
+
+def test_derivatives_are_the_same_in_both_forms() -> None:
+    def gradients() -> list[bytes]:
+        found = []
+        for _ in range(3):
+            operands = _operands()
+            x, w = operands["x"].requires_grad_(), operands["w"].requires_grad_()
+            loss = F.cross_entropy(F.gelu(F.layer_norm(x, (5,))) @ w.t() * 1.5, operands["t"] % 4)
+            loss.backward()
+            found += [x.grad.numpy().tobytes(), w.grad.numpy().tobytes()]
+        return found
+
+    native = gradients()
+    with native_eager.pythons_form():
+        assert gradients() == native
+    assert native[:2] == native[2:4] == native[4:]
+
+
+def test_bad_data_are_the_rules_and_the_next_call_works() -> None:
+    operands = _operands()
+    w, good, bad = operands["w"], jg.tensor([0, 3]), jg.tensor([0, 4])
+    want = F.embedding(good, w).tolist()
+    for _ in range(4):
+        with pytest.raises(IndexError):
+            F.embedding(bad, w)
+        assert F.embedding(good, w).tolist() == want
+
+
+def test_numbers_that_fit_in_no_word_are_the_rules() -> None:
+    n = jg.arange(4)
+    for _ in range(3):
+        assert (n * 3).tolist() == [0, 3, 6, 9]
+        with pytest.raises((OverflowError, RuntimeError)):
+            n * 2**70
+
+
+def test_no_memory_for_a_result_loses_nothing() -> None:
+    """The record that a run needs is taken when the results are there."""
+    x = _operands()["x"]
+    want = x.exp().tolist()
+    (plan,) = [p for key, p in plans.items() if key[0].name == "exp"]
+    call = plan.kernel
+    makes, idle = call.makes, list(call.step.idle)
+
+    def fails() -> Any:
+        raise MemoryError("no more")
+
+    call.makes = (fails,)
+    for _ in range(3):
+        with pytest.raises(MemoryError, match="no more"):
+            x.exp()
+    assert call.step.idle == idle
+    call.makes = makes
+    assert x.exp().tolist() == want
+
+
+def test_the_subset_runs_as_python_too() -> None:
+    x = _operands()["x"]
+    x.exp()
+    (plan,) = [p for key, p in plans.items() if key[0].name == "exp"]
+    (made,) = run_kernel(plan.kernel, (x.numpy(),))
+    np.testing.assert_array_equal(made, x.exp().numpy())
+    made[:] = 0
+    assert run_step(plan.kernel.step, (x.numpy(), made), ()) == 0
+    np.testing.assert_array_equal(made, x.exp().numpy())
+
+
+def test_threads_run_one_kernel_at_the_same_time() -> None:
+    xs = [jg.full((64, 64), float(n)) for n in range(4)]
+    wrong = []
+
+    def work(n: int) -> None:
+        for _ in range(300):
+            y = xs[n] + xs[n]
+            if float(y[5, 7]) != 2.0 * n:
+                wrong.append(n)
+
+    run_threads(work, 4)
+    assert not wrong
+
+
+def test_other_threads_run_python_during_a_kernel_that_takes_long() -> None:
+    x, count, stop = jg.randn(400, 400), [0], threading.Event()
+
+    def counts() -> None:
+        while not stop.is_set():
+            count[0] += 1
+
+    thread = threading.Thread(target=counts)
+    thread.start()
+    try:
+        grown = []
+        for _ in range(20):
+            before = count[0]
+            x @ x
+            grown.append(count[0] - before)
+    finally:
+        stop.set()
+        thread.join()
+    assert max(grown[1:]) > 20
