@@ -66,8 +66,8 @@ class Config:
         num_threads: threads that kernels use, the caller's own included (``JITGRAD_NUM_THREADS``; default: all cores).
         cache_dir: where object code is kept (``JITGRAD_CACHE_DIR``); None turns the disk cache off (empty variable).
         cache_limit_nbytes: the disk cache is trimmed to this, least recently used first.
-        eager_kernels: eager operations on this many elements or more run as kernels, and those that take NumPy several
-            calls on a sixteenth of that, Note [Eager kernels]; -1: none do
+        eager_kernels: eager operations on this many elements or more run as kernels, as do products and what takes
+            NumPy several calls on any number, Note [Eager kernels]; -1: none do
             (``JITGRAD_EAGER=numpy``; ``JITGRAD_EAGER=kernels``: all do, for tests).
         max_trie_nodes: per compiled function; the least recently used paths go first.
         max_new_values: a call that has recorded this many new values runs on eagerly, Note [Long calls].

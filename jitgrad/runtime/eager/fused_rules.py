@@ -7,15 +7,15 @@ In: the values of recorded rules. Out: a native step that takes arrays.
 # Note [Fused rules]
 # ~~~~~~~~~~~~~~~~~~
 # The derivative of ``gelu`` is fourteen operations. One after the other they walk memory fourteen times, and make
-# thirteen arrays that nobody needs. On many elements the code generator of compiled steps therefore makes one native
-# step of a Node's rules, products and reductions among them: it reads the gradient and the saved values, and writes the
-# gradients. That takes a millisecond at a kind's first run, less than the kernels of its operations would take.
-# A fused program rounds less often than its operations do. So whether a kind of Node has one must depend on the kind
-# alone: operation, layouts, params, which gradients are asked for. ``may_fuse`` says so before the kind first runs,
-# ``_is_worth_it`` and ``_segment`` once its rules are known; the layouts of gradients and saved bools may decide as
-# well, but never what ran before. Rules that read a saved number stay lists of calls: a number that is another one in
-# each step would be planned each time. With ``create_graph``, under saved-tensor hooks and while a profiler looks, the
-# rules run operation by operation, and their last bits may differ.
+# thirteen arrays that nobody needs. The code generator of compiled steps therefore makes one native step of a Node's
+# rules, products and reductions among them: it reads the gradient and the saved values, and writes the gradients. That
+# takes a millisecond at a kind's first run, less than the kernels of its operations would take. A fused program rounds
+# less often than its operations do. So whether a kind of Node has one must depend on the kind alone: operation,
+# layouts, params, which gradients are asked for. ``may_fuse`` says so before the kind first runs, ``_is_worth_it`` and
+# ``_segment`` once its rules are known; the layouts of gradients and saved bools may decide as well, but never what ran
+# before. Rules that read a saved number stay lists of calls: a number that is another one in each step would be planned
+# each time. With ``create_graph``, under saved-tensor hooks and while a profiler looks, the rules run operation by
+# operation, and their last bits may differ.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jitgrad.config import config
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.runtime.eager.kernel import SEVERAL_CALLS, step_maker
+from jitgrad.runtime.eager.kernel import step_maker
 from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.structs import struct
@@ -34,7 +33,7 @@ from jitgrad.tracer.graph import Const, Instr, RuntimeScalar, Segment
 __all__ = ["FusedRules", "RuleStep", "fuse"]
 
 _LEAST_CALLS = 3
-"""So many calls of NumPy's functions cost more than a native step from a few hundred elements on."""
+"""So many calls of NumPy's functions cost more than a native step."""
 
 
 @struct
@@ -104,8 +103,7 @@ def _is_worth_it(steps: list[RuleStep]) -> bool:
     plans = [step.plan for step in steps if not step.plan.op.is_view]
     if len(plans) >= 2 and any([plan.has_kernel for plan in plans]):
         return True
-    largest = max([aval.numel for step in steps for aval in step.plan.out_avals])
-    return len(plans) >= _LEAST_CALLS and largest >= config.eager_kernels // SEVERAL_CALLS
+    return len(plans) >= _LEAST_CALLS
 
 
 def _segment(

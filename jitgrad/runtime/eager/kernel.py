@@ -9,9 +9,9 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # NumPy's rule of an operation walks memory once for each step of a formula, on one core. From ``config.eager_kernels``
 # elements on, an eager operation therefore runs as a program of one operation, made by the code generator of compiled
 # steps: one pass, all cores, the same bits as in a compiled step where fusion changes no rounding. A rule of several
-# calls (softmax, erf, cat) costs more than a kernel from a few hundred elements on: there the bound is a sixteenth.
-# A product that NumPy's BLAS would share between threads (``_ALONE``) is a kernel, however few elements it has: these
-# threads wait for each other, and where other processes have the cores, a product of a millisecond takes a second.
+# calls (softmax, erf, cat) costs more than a kernel for any number of elements: native code calls a kernel in less time
+# than Python takes for one call of NumPy. So does a product: NumPy's BLAS looks at its arguments for longer, and shares
+# a larger one between threads that wait for each other, which takes a second where other processes have the cores.
 # An optimizer's update is a dozen calls, on tensors whose shapes stay: it is always a kernel.
 # Which of the two runs depends on the operation, its params and its operands' layouts, never on what ran before: so
 # equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel LLVM refuses.
@@ -40,21 +40,15 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Segment
 
 __all__ = [
-    "SEVERAL_CALLS", "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels",
+    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels",
     "is_product", "kernel_of", "kernel_of_write", "may_fuse", "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
 """Operations whose rules are as quick as one call of NumPy, besides those that are a ufunc."""
 
-SEVERAL_CALLS = 16
-"""A rule of several calls is slower than a kernel for so many times fewer elements."""
-
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "linear", "linear_nobias"])
 _CONVOLUTIONS = frozenset(["conv2d", "conv2d_input", "conv2d_weight"])
-_ALONE = 1 << 18
-"""Multiply-adds of one product from which on NumPy's BLAS may share it between threads."""
-
 _LARGE_NBYTES = 64 << 10
 """From here on the system's fresh pages cost more than a storage."""
 
@@ -113,8 +107,7 @@ def step_maker() -> Callable[[Segment], LoadedStep | None] | None:
 
 def may_fuse(context: RuleContext) -> bool:
     """Whether the rules of a kind of Node may become a native step, Note [Fused rules]: it has many elements."""
-    least, avals = config.eager_kernels, (*context.avals, *context.out_avals)
-    return least >= 0 and any([a is not None and a.numel * SEVERAL_CALLS >= least for a in avals])
+    return config.eager_kernels >= 0 and any([a is not None and a.numel for a in (*context.avals, *context.out_avals)])
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
@@ -122,13 +115,9 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     least = config.eager_kernels
     if least < 0 or op.lower is None or op.is_view or ARRAY_DATA < 0 or not _make:
         return False
-    if op.is_update:
+    if op.is_update or op.name in _PRODUCTS or not _is_one_call(op):
         least = 0
-    elif not (isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL):
-        least //= SEVERAL_CALLS
     avals = [x for x in operands if type(x) is Aval]
-    if op.name in _PRODUCTS and _multiply_adds(avals[-2:], outs[0]) >= _ALONE:
-        least = 0
     if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):
         return False
     if len(avals) < len(operands) and not _takes_numbers(op, operands):
@@ -141,10 +130,9 @@ def is_product(op: Op) -> bool:
     return op.name in _PRODUCTS or op.name in _CONVOLUTIONS
 
 
-def _multiply_adds(factors: Sequence[Aval], out: Aval) -> int:
-    """Of one product of two matrices, of which there may be a batch."""
-    rows, columns = out.shape[-2:]
-    return rows * columns * factors[0].shape[-1]
+def _is_one_call(op: Op) -> bool:
+    """Whether a rule is one call of NumPy, or as quick as one."""
+    return isinstance(getattr(op.numpy, "direct", op.numpy), np.ufunc) or op.name in _ONE_CALL
 
 
 def _takes_numbers(op: Op, operands: Sequence[Any]) -> bool:

@@ -39,6 +39,8 @@ belongs to it, and a block of a transformer, trained, has a hundred per length o
 _MAX_PASSING = 4096
 """Plans that are made again at little cost: from here on the oldest one makes room."""
 _MAX_CONSTANTS = 16
+_FEW = 512
+"""Elements up to which NumPy's rule takes less time than a kernel takes to be made, a thousandfold."""
 
 
 class EagerPlan:
@@ -221,7 +223,10 @@ class EagerPlan:
         """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
 
         A kernel knows one layout; NumPy's rule takes any. It may be slow for a product, which has another kernel then.
+        A call that is not compiled yet comes by here once: a kernel for a few elements would not pay for its making.
         """
+        if self.has_kernel and self._rule and self._has_few():
+            return own(run_quietly(self._rule, *args, *self.params), self.aval, args)
         rule, known = self._rule, zip(self.context_avals, args, strict=True)
         if self.has_kernel and rule and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
             if is_product(self.op) and (found := self._as_laid_out(args)).has_kernel:
@@ -229,6 +234,10 @@ class EagerPlan:
             return own(run_quietly(rule, *args, *self.params), self.aval, args)
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
+
+    def _has_few(self) -> bool:
+        """Whether all operands and results are small."""
+        return max([a.numel for a in (*self.out_avals, *self.context_avals) if a is not None]) < _FEW
 
     def _as_laid_out(self, args: list[Any]) -> EagerPlan:
         """The plan for operands that lie in memory as these arrays do."""
