@@ -14,7 +14,7 @@ import jitgrad as jg
 from jitgrad.compiled import native_eager
 from jitgrad.config import config
 from jitgrad.nn import functional as F
-from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, KernelCall, run_kernel, run_step
+from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, ArrayKernel, run_kernel, run_step
 from jitgrad.runtime.eager.plan import plans
 from tests.threads import run_threads
 
@@ -33,11 +33,11 @@ def python_runs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many kernels Python has run."""
     seen = Counter[str]()
 
-    def counted(call: KernelCall, operands: Any) -> Any:
+    def counted(call: ArrayKernel, operands: Any) -> Any:
         seen["kernels"] += 1
         return PYTHONS_RUNS["run_kernel"](call, operands)
 
-    monkeypatch.setattr(KernelCall, "run", counted)
+    monkeypatch.setattr(ArrayKernel, "run", counted)
     if not native_eager.is_installed():
         monkeypatch.setattr(RUNS, "run_kernel", counted)
     return seen

@@ -34,7 +34,7 @@ from jitgrad.config import config
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op, RuleContext
-from jitgrad.runtime.eager.kernel_runs import RUNS, KernelCall
+from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Segment
@@ -78,7 +78,7 @@ class ArrayProgram(NamedTuple):
 
     Attributes:
         step: it.
-        order, numbers: as of ``KernelCall``.
+        order, numbers: as of ``ArrayKernel``.
     """
 
     step: LoadedStep
@@ -152,17 +152,17 @@ def _program(
 
 def kernel_of(
     op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...]
-) -> KernelCall | None:
+) -> ArrayKernel | None:
     """The kernel of an operation, which makes new arrays laid out as ``outs``; None if there is none.
 
     Args:
         operands: avals, or Python numbers.
     """
     program = _program(op, operands, params, outs)
-    return None if program is None else KernelCall(*program, map(array_maker, outs))
+    return None if program is None else ArrayKernel(*program, map(array_maker, outs))
 
 
-def function_of(call: KernelCall, rule: Callable[..., Any]) -> Callable[..., Any]:
+def function_of(call: ArrayKernel, rule: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel with one result as a function of arrays and numbers, then params, as a NumPy rule is.
 
     Args:

@@ -1,6 +1,6 @@
 """Running native steps that take arrays: eager kernels, and the fused rules of Nodes.
 
-Owns: ``KernelCall``; ``run_kernel`` and ``run_step``; ``RUNS``: these two in the form that is in use.
+Owns: ``ArrayKernel``; ``run_kernel`` and ``run_step``; ``RUNS``: these two in the form that is in use.
 Must not know: which operation a step is for, what happens where it finds bad data.
 
 A step of a few hundred elements takes a fraction of a microsecond. To fill its record by ``struct`` and to call the
@@ -27,13 +27,13 @@ from jitgrad.cpython.primitives import (
 )
 from jitgrad.runtime.native.executor import LoadedStep
 
-__all__ = ["PYTHONS_RUNS", "RUNS", "KernelCall", "Runs", "run_kernel", "run_step"]
+__all__ = ["PYTHONS_RUNS", "RUNS", "ArrayKernel", "KernelRuns", "run_kernel", "run_step"]
 
 BAD_DATA = 1
 """A status word that is not 0; also where a number fits in no word: the rule knows what becomes of such numbers."""
 
 
-class KernelCall:
+class ArrayKernel:
     """A native step as a function of an operation's operands.
 
     Attributes:
@@ -105,7 +105,7 @@ def run_record(step: LoadedStep, record: RunRecord) -> bool:
 
 
 @eager_apart
-def run_kernel(call: KernelCall, operands: tuple[Any, ...]) -> Any:
+def run_kernel(call: ArrayKernel, operands: tuple[Any, ...]) -> Any:
     """New arrays with the results, in a list; None if the kernel found bad data.
 
     Args:
@@ -161,12 +161,12 @@ def run_step(step: LoadedStep, arrays: tuple[Any, ...], numbers: tuple[Any, ...]
     return 0 if run_record(step, record) else BAD_DATA
 
 
-class Runs:
+class KernelRuns:
     """``run_kernel`` and ``run_step`` for callers in Python's form."""
 
     __slots__ = ("run_kernel", "run_step")
 
-    run_kernel: Callable[[KernelCall, Sequence[Any]], Any]
+    run_kernel: Callable[[ArrayKernel, Sequence[Any]], Any]
     run_step: Callable[[LoadedStep, Sequence[Any], Sequence[Any]], int]
 
     def __init__(self) -> None:
@@ -177,6 +177,6 @@ class Runs:
         self.run_kernel, self.run_step = functions["run_kernel"], functions["run_step"]
 
 
-PYTHONS_RUNS: dict[str, Any] = {"run_kernel": KernelCall.run, "run_step": status_of}
+PYTHONS_RUNS: dict[str, Any] = {"run_kernel": ArrayKernel.run, "run_step": status_of}
 """As Python runs them: what native code has for quick steps only serves any."""
-RUNS = Runs()
+RUNS = KernelRuns()

@@ -25,7 +25,7 @@ from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import function_of, has_kernel, is_product, kernel_of, kernel_of_write, may_fuse
-from jitgrad.runtime.eager.kernel_runs import RUNS, KernelCall
+from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
@@ -116,7 +116,7 @@ class EagerPlan:
         self.aval = self.out_avals[0]
         self.has_base = op.has_base
         self._operands = avals
-        self.kernel: KernelCall | None = None
+        self.kernel: ArrayKernel | None = None
         self._writes: dict[tuple[int, ...], Any] = {}
         self._constants: dict[int | float, Any] = {}
         self.zero: Any = None
