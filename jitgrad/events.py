@@ -204,9 +204,13 @@ def is_logged(artifact: str) -> bool:
 
 
 def log(artifact: str, message: str, *args: object) -> None:
-    """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts)."""
+    """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts); where nobody can read it, in silence."""
     if "logging" in sys.modules:  # without it, no handler can exist
-        (_loggers.get(artifact) or _logger_of(artifact)).debug(message, *args)
+        try:
+            (_loggers.get(artifact) or _logger_of(artifact)).debug(message, *args)
+        except ValueError:  # ``logging`` reports to ``sys.stderr`` that it cannot write to ``sys.stderr``
+            if not getattr(sys.stderr, "closed", False):
+                raise
 
 
 def _logger_of(artifact: str) -> Any:
