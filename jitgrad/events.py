@@ -204,7 +204,7 @@ def is_logged(artifact: str) -> bool:
 
 
 def log(artifact: str, message: str, *args: object) -> None:
-    """Log under ``jitgrad.<artifact>`` (see ``config.LOGS`` for the artifacts); where nobody can read it, in silence."""
+    """Log under ``jitgrad.<artifact>``, see ``config.LOGS``; where nobody can read it any more, in silence."""
     if "logging" in sys.modules:  # without it, no handler can exist
         try:
             (_loggers.get(artifact) or _logger_of(artifact)).debug(message, *args)
