@@ -32,6 +32,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.eager import apply_eager, make_view
+from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.results import (
     Here,
@@ -82,10 +83,10 @@ def others_record(thread: Here) -> bool:
 @eager_apart
 def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     """``apply_one``, or ``MISSED``."""
-    if modes_in_use or not isinstance(x, TensorBase) or not (len(params) == 0 or is_hashable(params)):
+    if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
         return MISSED
-    if others_record(thread):
-        return MISSED
+    if not isinstance(x, TensorBase):
+        return run_number(thread, op, x, params)
     known: dict[Any, Any] = plans
     found = known.get((op, params, x._aval))
     if found is None:
@@ -104,6 +105,33 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     if op.vjps and thread.thread.get("grad_enabled") is not False and needs_grad(x):
         join(plan, (True,), (x,), (made,))
     return made
+
+
+@eager_apart
+def run_number(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
+    """``run_one`` of a number: ``zeros(3)`` fills a tensor with one."""
+    if not is_number(x):
+        return MISSED
+    known: dict[Any, Any] = plans
+    found = known.get((op, params, (type(x), x)))
+    if found is None:
+        return MISSED
+    plan: EagerPlan = found
+    if plan.is_plain is not True:
+        return MISSED
+    return result_of(thread, plan, (constant_of(plan, x),), params)
+
+
+@eager_apart
+def kinds_of(inputs: tuple[Any, ...]) -> Any:
+    """Operands in the keys of ``plans`` where the value of a number may decide the shape, see ``number_key``."""
+    kinds: list[Any] = []
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            kinds.append(x._aval)
+        else:
+            kinds.append((type(x), x))
+    return tuple(kinds)
 
 
 @eager_apart
@@ -139,10 +167,17 @@ def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, .
     if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
         return MISSED
     avals: list[Any] = []
+    has_number = False
     for x in inputs:
-        avals.append(x._aval if isinstance(x, TensorBase) else type(x))
+        if isinstance(x, TensorBase):
+            avals.append(x._aval)
+        else:
+            avals.append(type(x))
+            has_number = is_number(x)
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
+    if found is None and has_number:
+        found = known.get(joined((op, params), kinds_of(inputs)))
     if found is None:
         return MISSED
     plan: EagerPlan = found
@@ -311,19 +346,25 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     if found is None:
         return MISSED
     plan: EagerPlan = found
-    if plan.into is None or plan.aval is not target._aval or (plan.has_kernel is True and inputs[0] is not target):
+    if plan.aval is not target._aval or (plan.into is None and plan.has_kernel is not True):
+        return MISSED
+    if plan.has_kernel is True and inputs[0] is not target:
         return MISSED
     arrays = arrays_of(plan, inputs)
-    if arrays is None or array_of(target) is MISSED:
+    if arrays is None or array_of(target) is MISSED or not write_alike(thread, plan, target, arrays):
         return MISSED
-    write_alike(thread, plan, target, arrays)
     return targets
 
 
+_FIRST = (0,)
+
+
 @eager_apart
-def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> None:
-    """Write a plan's result into a tensor that is laid out as it is."""
-    if plan.has_kernel is not True or not plan.write(arrays, (0,)):
+def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> bool:
+    """Write a plan's result into a tensor that is laid out as it is; False: nothing is written."""
+    if plan.has_kernel is not True or not write_by_kernel(plan, arrays, _FIRST):
+        if plan.into is None:
+            return False
         arrays.append(array_of(target))
         given: Any = tuple(arrays)
         if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
@@ -332,6 +373,17 @@ def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[
     versions[VERSION] = int(versions[VERSION]) + 1
     if int(caught.left) > 0:
         note_write(versions, plan.op.name, 0)  # of native code there are no frames
+    return True
+
+
+@eager_apart
+def write_by_kernel(plan: EagerPlan, arrays: list[Any], targets: tuple[Any, ...]) -> bool:
+    """``plan.write(arrays, targets)``."""
+    kernels: dict[Any, Any] = plan._writes
+    kernel = kernels.get(targets)
+    if kernel is None:
+        return plan.write(arrays, targets) is True
+    return run_kernel(kernel, tuple(arrays)) is not None
 
 
 # --- optimizers' steps ---
@@ -394,7 +446,7 @@ def update_row(
     targets: list[Any] = []
     for place in writes:
         targets.append(row[int(place)])
-    if not plan.write(arrays, writes):
+    if not write_by_kernel(plan, arrays, writes):
         door.run_inplace(plan.op, tuple(targets), joined(row, numbers), params)
         return
     for x in targets:

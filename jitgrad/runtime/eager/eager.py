@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.cpython.primitives import eager_apart
+from jitgrad.cpython.primitives import eager_apart, eager_native
 from jitgrad.devices import CPU
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
@@ -34,6 +34,7 @@ from jitgrad.runtime.engine.graph.op_node import backward_plan, build_node, make
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import modes_in_use, state
+from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor, new_view
 from jitgrad.tracer.recorder_state import RUNNING, looks_at
 from jitgrad.version_counter import VERSION
@@ -121,6 +122,15 @@ def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) 
     return out
 
 
+@eager_native
+def is_whole(x: TensorBase, array: Any) -> bool:
+    """Whether a tensor's array, which owns no memory, shows all memory of a storage that does."""
+    if x._base is not None or x._storage is None:
+        return False
+    storage: StorageBase = x._storage
+    return storage.owner is None and int(storage.addr) != 0 and int(storage.nbytes) == int(array.nbytes)
+
+
 @eager_apart
 def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     """A view's array over that of its source, so that it needs no storage yet, see Note [Storage on demand].
@@ -129,12 +139,14 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     """
     array: Any = source._array
     whole: Aval = source._aval
+    if array is None and whole.device is CPU and len(RUNNING) == 0:
+        array = source._ndarray()
     if array is None or aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS:
         return None
     count = int(aval.numel)
     if count == 0 or count >= _TOO_MANY:
         return None
-    if array.base is not None:
+    if array.base is not None and not is_whole(source, array):
         # a view's, over the array of the base; any other array may be a window of the user's
         if source._base is None:
             return None
@@ -143,7 +155,7 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
             return None
         array = root._array
         whole = root._aval
-        if array.base is not None:
+        if array.base is not None and not is_whole(root, array):
             return None
     if int(whole.offset) != 0 or not whole.is_contiguous:
         return None

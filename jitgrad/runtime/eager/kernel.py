@@ -178,20 +178,10 @@ def function_of(call: ArrayKernel, rule: Callable[..., Any]) -> Callable[..., An
 
 def kernel_of_write(
     op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...], targets: tuple[int, ...]
-) -> Callable[..., bool] | None:
-    """A function of a list of the operands' arrays and numbers that writes results into the operands at ``targets``.
-
-    It returns whether it did: if not, it found bad data. None if there is no such kernel.
-    """
+) -> ArrayKernel | None:
+    """The kernel that writes the results into the operands at ``targets``, and makes no arrays. None: there is none."""
     program = _program(op, operands, params, outs, targets)
-    if program is None:
-        return None
-    step, order, numbers = program
-
-    def kernel(args: Sequence[Any]) -> bool:
-        return not RUNS.run_step(step, tuple([args[i] for i in order]), tuple([args[i] for i in numbers]))
-
-    return kernel
+    return None if program is None else ArrayKernel(*program, ())
 
 
 def array_maker(aval: Aval) -> Callable[[], Any]:

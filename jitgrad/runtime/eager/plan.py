@@ -286,7 +286,7 @@ class EagerPlan:
         if targets not in self._writes:
             self._writes[targets] = kernel_of_write(self.op, self._operands, self.params, self.out_avals, targets)
         kernel = self._writes[targets]
-        return kernel is not None and kernel(arrays)
+        return kernel is not None and RUNS.run_kernel(kernel, tuple(arrays)) is not None
 
     def graph(self, needs: tuple[bool, ...]) -> tuple[BackwardPlan, RuleContext] | None:
         """What a node needs, for one choice of inputs that require grad; None: no gradient will come or go."""
