@@ -30,7 +30,7 @@ from jitgrad.runtime.eager.assign import assign
 from jitgrad.runtime.eager.overlap import check_apart
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor
 from jitgrad.user_line import warn_user
 
 __all__ = [
@@ -337,6 +337,9 @@ def _split(indexed: Indexed) -> tuple[tuple[int, ...], list[Any]]:
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """Positions of nonzero elements: [count, ndim], or one vector per dimension. Reads the values."""
     found = run_quietly(np.nonzero, np.atleast_1d(input._ndarray()))
+    if as_tuple and input._aval.device is CPU and state.handler is None:
+        aval = make_aval((found[0].size,), int64)
+        return tuple([new_result(aval, positions.copy()) for positions in found])
     if as_tuple:
         return tuple(tensor(positions, device=input.device) for positions in found)
     # PyTorch's result lies in memory column by column

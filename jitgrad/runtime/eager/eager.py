@@ -139,9 +139,11 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     """
     array: Any = source._array
     whole: Aval = source._aval
-    if array is None and whole.device is CPU and len(RUNNING) == 0:
+    if aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS or len(whole.shape) > _MANY_DIMS:
+        return None
+    if array is None and whole.device is CPU and len(RUNNING) == 0 and int(whole.numel) < _TOO_MANY:
         array = source._ndarray()
-    if array is None or aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS:
+    if array is None:
         return None
     count = int(aval.numel)
     if count == 0 or count >= _TOO_MANY:

@@ -115,9 +115,9 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     least = config.eager_kernels
     if least < 0 or op.lower is None or op.is_view or ARRAY_DATA < 0 or not _make:
         return False
-    if op.is_update or op.name in _PRODUCTS or not _is_one_call(op):
-        least = 0
     avals = [x for x in operands if type(x) is Aval]
+    if op.is_update or op.name in _PRODUCTS or (avals and not _is_one_call(op)):  # what has no operands fills memory
+        least = 0
     if max([a.numel for a in (*avals, *outs)]) < least or any([a.numel == 0 for a in outs]):
         return False
     if len(avals) < len(operands) and not _takes_numbers(op, operands):
