@@ -191,3 +191,42 @@ def test_other_threads_run_python_during_a_kernel_that_takes_long() -> None:
         stop.set()
         thread.join()
     assert max(grown[1:]) > 20
+
+
+def test_numbers_of_another_type_are_pythons() -> None:
+    """A subclass of float is not the object whose bits native code reads; a bool is a number, too."""
+
+    class Meters(float):
+        __slots__ = ()
+
+    x = jg.arange(3.0)
+    for _ in range(3):
+        assert (x * 2.5).tolist() == [0.0, 2.5, 5.0]
+        assert (x * Meters(2.5)).tolist() == [0.0, 2.5, 5.0]
+        assert (x * np.float64(2.5)).tolist() == [0.0, 2.5, 5.0]
+        assert (x * True).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["a result", "a random tensor", "a part of a storage", "NumPy's", "a window of NumPy's"]
+)
+def test_views_of_all_kinds_of_memory_share_it(kind: str) -> None:
+    def made() -> Any:
+        if kind == "a result":
+            return jg.arange(12.0).reshape(3, 4) + 0.0
+        if kind == "a random tensor":
+            return jg.rand(3, 4)
+        if kind == "a part of a storage":
+            return jg.Tensor(jg.rand(24).untyped_storage())[:12].detach().view(3, 4)
+        whole = np.arange(24.0, dtype=np.float32)
+        return jg.from_numpy(whole[6:18] if kind == "a window of NumPy's" else whole[:12].copy()).view(3, 4)
+
+    for _ in range(3):
+        x = made()
+        views = [x[1], x.t(), x[1:, 2:], x.view(12), x.detach(), x[1][2:], x.t()[1], x.unsqueeze(0)[0]]
+        assert all(v.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for v in views)
+        assert all(v.tolist() == np.asarray(v.clone()).tolist() for v in views)
+        views[5].fill_(7.0)
+        assert x[1, 2:].tolist() == [7.0, 7.0]
+        assert views[1][2].tolist() == x[:, 2].tolist()
+        assert x.as_strided((2, 2), (4, 1), 1).tolist() == [x[0, 1:3].tolist(), x[1, 1:3].tolist()]
