@@ -5,19 +5,19 @@ Owns: reading the subscripts, and the order of permutes, reshapes and products.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jitgrad.door import door
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.views import expand, permute, reshape, unsqueeze
-from jitgrad.ops.shapes import numel
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["einsum"]
 
-_BMM, _DIAGONAL = OPS["bmm"], OPS["diagonal"]
+_BMM, _MM, _DIAGONAL = OPS["bmm"], OPS["mm"], OPS["diagonal"]
 _DOTS = "".join(chr(0x2160 + i) for i in range(16))  # letters that stand for the dimensions of "..."
 
 
@@ -109,26 +109,29 @@ def _sum_unused(x: Any, term: str, used: set[str]) -> tuple[Any, str]:
     return (x.sum(gone, dtype=x.dtype), "".join(c for c in term if c in used)) if gone else (x, term)
 
 
-def _arrange(x: Any, term: str, groups: tuple[str, str, str], extents: dict[str, int]) -> Any:
-    """[batch, rows, columns], each group of letters merged into one dimension."""
-    x = permute(x, tuple(term.index(name) for group in groups for name in group))
-    shape = tuple(extents[name] for group in groups for name in group)
+def _arrange(x: Any, term: str, groups: tuple[str, ...], extents: dict[str, int]) -> Any:
+    """Each group of letters merged into one dimension."""
+    names = "".join(groups)
+    if names != term:
+        x = permute(x, tuple([term.index(name) for name in names]))
+    shape = tuple([extents[name] for name in names])
     x = x if x.shape == shape else expand(x, shape)
-    return reshape(x, tuple(numel(extents[name] for name in group) for group in groups))
+    if all([len(group) == 1 for group in groups]):
+        return x
+    return reshape(x, tuple([math.prod([extents[name] for name in group]) for group in groups]))
 
 
 def _contract(x: Any, left: str, y: Any, right: str, later: set[str], extents: dict[str, int]) -> tuple[Any, str]:
-    """The product of two operands, summed over the letters that only they have."""
+    """The product of two operands, summed over the letters that only they have: of matrices, or of a batch of them."""
     x, left = _sum_unused(x, left, later | set(right))
     y, right = _sum_unused(y, right, later | set(left))
     shared = [c for c in left if c in right]
     batch, inner = "".join(c for c in shared if c in later), "".join(c for c in shared if c not in later)
     rows, columns = "".join(c for c in left if c not in right), "".join(c for c in right if c not in left)
-    product = door.apply(
-        _BMM, _arrange(x, left, (batch, rows, inner), extents), _arrange(y, right, (batch, inner, columns), extents)
-    )
+    first = (batch,) if batch else ()
+    x, y = _arrange(x, left, (*first, rows, inner), extents), _arrange(y, right, (*first, inner, columns), extents)
     names = batch + rows + columns
-    return reshape(product, tuple(extents[name] for name in names)), names
+    return reshape(door.apply(_BMM if batch else _MM, x, y), tuple([extents[name] for name in names])), names
 
 
 def _multiply(x: Any, left: str, y: Any, right: str, output: str) -> tuple[Any, str]:
