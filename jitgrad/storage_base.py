@@ -40,6 +40,8 @@ class StorageBase:
     tid: int
 
     def __getattr__(self, name: str) -> Any:
+        if name == "is_window":  # remember it: no storage becomes one
+            self.is_window = False
         if name in self.NATIVE_DEFAULTS:
             return self.NATIVE_DEFAULTS[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -116,15 +116,11 @@ def is_stand_in(x: Any, pairs: list) -> bool:
 @native
 def comes_back(result: Any, pairs: list) -> bool:
     """Whether a function may have returned a stand-in, alone or in a tuple, list or dictionary."""
+    if type(result) is list:
+        return comes_back(tuple(result), pairs)
     if type(result) is tuple:
         row: tuple = result
         for x in row:  # noqa: SIM110
-            if is_stand_in(x, pairs):
-                return True
-        return False
-    if type(result) is list:
-        listed: list = result
-        for x in listed:  # noqa: SIM110
             if is_stand_in(x, pairs):
                 return True
         return False

@@ -41,7 +41,7 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
-from jitgrad.tracer.view_hits import catch_up, note_source
+from jitgrad.tracer.view_hits import catch_up, memory_of, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
@@ -188,12 +188,9 @@ def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
     base: TensorBase = x._base
     if base is not None and (base._requires_grad or x._requires_grad):
         return False  # a write may have brought the base into the graph
-    if storage.tid is recorder.tid:
-        return False
-    if storage.is_window:
-        root: StorageBase = storage.owner
-        if root.tid is recorder.tid:
-            return False  # the call knows the memory through another storage: ``Slot.is_family``
+    root: StorageBase = memory_of(storage)
+    if root.tid is recorder.tid or storage.tid is recorder.tid:
+        return False  # the call knows the memory, perhaps through another storage: ``Slot.is_family``
     return not x._requires_grad or is_fresh_leaf(x)
 
 
@@ -210,16 +207,13 @@ def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
     x._tid = recorder.tid
     x._vid = node.vid
     storage.tid = recorder.tid
+    root: StorageBase = memory_of(storage)
+    root.tid = recorder.tid
     recorder.entered.append(x)
     recorder.entered.append(storage)
     recorder.entered.append(node.vid)
-    if storage.is_window:
-        root: StorageBase = storage.owner
-        root.tid = recorder.tid
-        if not is_atomic():
-            recorder.meet(x, storage, root)
-    elif not is_atomic():
-        recorder.meet(x, storage, storage)
+    if not is_atomic():
+        recorder.meet(x, storage, root)
 
 
 @native

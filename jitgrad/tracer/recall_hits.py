@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import active, call_as_given, inlined, native, once_per_call, optimized, packed, same
+from jitgrad.cpython.primitives import active, call_as_given, native, once_per_call, optimized, packed, same
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
-from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import (
     MISSED,
@@ -28,7 +27,7 @@ from jitgrad.tracer.hits import (
 from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, remember
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.view_hits import note_source
+from jitgrad.tracer.view_hits import memory_of, note_source
 from jitgrad.user_line import WARNED
 
 __all__ = ["recall"]
@@ -143,16 +142,9 @@ def are_apart(known: KnownCall, given: list) -> bool:
         for j in range(len(places)):
             if j < i:
                 y: TensorBase = given[int(places[j])]
-                if memory_of(y) is memory_of(x):
+                if memory_of(y._storage) is memory_of(x._storage):
                     return False
     return True
-
-
-@inlined
-def memory_of(x: TensorBase) -> Any:
-    """Whose memory a tensor that can be entered looks at."""
-    storage: StorageBase = x._storage
-    return storage.owner if storage.is_window else storage
 
 
 @optimized

@@ -29,8 +29,8 @@ from jitgrad.tracer.recorder_state import RUNNING, RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import DETACHED, SEVERAL, TrieNode
 
-__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "note_source",
-           "sharing"]  # fmt: skip
+__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "memory_of",
+           "note_source", "sharing"]  # fmt: skip
 
 
 @native
@@ -57,6 +57,12 @@ def new_slot(storage: Any, home: Any, owner: Any) -> Any:
     return slot
 
 
+@inlined
+def memory_of(storage: StorageBase) -> Any:
+    """The storage whose memory it is: of a window, the one that it is a part of."""
+    return storage.owner if storage.is_window else storage
+
+
 @native
 def catch_up(recorder: RecorderState) -> None:
     """Enter into the tables what hits have only noted: hits need no tables, and most calls end without them."""
@@ -74,7 +80,7 @@ def catch_up(recorder: RecorderState) -> None:
             slot = new_slot(storage, entered[i], vid)
             slots[id(storage)] = slot
             if storage.is_window:
-                slots[id(storage.owner)] = slot
+                slots[id(memory_of(storage))] = slot
         i += 3
     recorder.caught = len(entered)
 

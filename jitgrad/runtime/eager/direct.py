@@ -346,8 +346,8 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     if found is None:
         return MISSED
     plan: EagerPlan = found
-    if plan.aval is not target._aval or (plan.into is None and plan.has_kernel is not True):
-        return MISSED
+    if plan.aval is not target._aval or plan.direct is None or (plan.into is None and plan.has_kernel is not True):
+        return MISSED  # without ``direct``, an element may be more than a function of those at its place
     if plan.has_kernel is True and inputs[0] is not target:
         return MISSED
     arrays = arrays_of(plan, inputs)

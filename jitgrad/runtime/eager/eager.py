@@ -269,15 +269,20 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     return True
 
 
-def _are_apart(targets: tuple[Any, ...], inputs: tuple[Any, ...], arrays: list[Any]) -> bool:
+def _are_apart(plan: EagerPlan, targets: tuple[Any, ...], inputs: tuple[Any, ...], arrays: list[Any]) -> bool:
     """Whether a kernel may write targets while it reads the inputs: none looks at a target's memory in another layout.
 
-    NumPy's own in-place calls take care of that: ``x.mul_(x.diagonal())``.
+    NumPy's own in-place calls take care of that: ``x.mul_(x.diagonal())``. Where an element of a result is more than a
+    function of those at its place, the target is one operand at most: ``x.addmm_(x, x)`` reads what it has written.
     """
+    by_place = plan.direct is not None or plan.op.is_update
+    if not by_place and any([sum(x is target for x in inputs) > 1 for target in targets]):
+        return False
     for x, array in zip(inputs, arrays, strict=True):
         if isinstance(x, TensorBase):
             for target in targets:
-                if x._aval is not target._aval and np.may_share_memory(array, target._ndarray()):
+                is_alike = x._aval is target._aval and (by_place or x is target)
+                if not is_alike and np.may_share_memory(array, target._ndarray()):
                     return False
     return True
 
@@ -312,7 +317,7 @@ def apply_inplace_eager(
     elsewhere = plan.is_elsewhere
     arrays = [] if elsewhere else [x._ndarray() if isinstance(x, TensorBase) else x for x in inputs]
     joins = tracked and bool(op.vjps) and targets[0]._aval.dtype.is_inexact and any(map(is_in_graph, inputs))
-    is_apart = not plan.has_kernel or _are_apart(targets, inputs, arrays)
+    is_apart = not plan.has_kernel or _are_apart(plan, targets, inputs, arrays)
     written = _targets_among(targets, inputs, out_avals) if plan.has_kernel and is_apart else ()
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         if not (written and plan.write(arrays, written)):

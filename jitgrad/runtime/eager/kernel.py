@@ -144,10 +144,9 @@ def _program(
     op: Op, operands: Sequence[Any], params: tuple[Any, ...], outs: tuple[Aval, ...], targets: tuple[int, ...] = ()
 ) -> ArrayProgram | None:
     """Avals say where a view begins; an array begins at its first element."""
-    avals = tuple([make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval else None for x in operands])
+    avals = tuple([x.at_start() if type(x) is Aval else None for x in operands])
     numbers = tuple([type(x) is float for x in operands if type(x) is not Aval])
-    out_avals = tuple([make_aval(a.shape, a.dtype, a.stride) for a in outs])
-    return _make[0](KernelRequest(op, avals, numbers, params, out_avals, targets))
+    return _make[0](KernelRequest(op, avals, numbers, params, tuple([a.at_start() for a in outs]), targets))
 
 
 def kernel_of(

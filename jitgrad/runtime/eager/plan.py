@@ -40,7 +40,7 @@ _MAX_PASSING = 4096
 """Plans that are made again at little cost: from here on the oldest one makes room."""
 _MAX_CONSTANTS = 16
 _FEW = 512
-"""Elements up to which NumPy's rule takes less time than a kernel takes to be made, a thousandfold."""
+"""Below so many elements NumPy's rule runs a hundred times while a kernel is made."""
 
 
 class EagerPlan:
@@ -423,7 +423,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
 
 def _at_start(x: Any) -> Any:
     """An aval that begins at 0; a number as it is."""
-    return make_aval(x.shape, x.dtype, x.stride) if type(x) is Aval and x.device is CPU else x
+    return x.at_start() if type(x) is Aval and x.device is CPU else x
 
 
 def _keep_for_a_while(key: tuple[Any, ...], plan: EagerPlan) -> None:
