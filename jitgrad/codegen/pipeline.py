@@ -34,6 +34,7 @@ from jitgrad.codegen.primitives.simplify import SIMPLIFY, Rule, order_of, rewrit
 from jitgrad.codegen.primitives.sink import SINK
 from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_cats, regions_of_write
 from jitgrad.codegen.routines.routine_kernel import operand_places
+from jitgrad.codegen.routines.walks import WALKS
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
@@ -176,7 +177,10 @@ def _share(piece: Piece) -> None:
 def _decompose(piece: Piece) -> None:
     for _ in range(2):
         _rewrite(piece, DECOMPOSE)
-    if any([v.op == "windows" for v in order_of(piece.results, piece.builder)]):  # of implicit products
+    ops = {v.op for v in order_of(piece.results, piece.builder)}
+    if not WALKS.keys().isdisjoint(ops):
+        _rewrite(piece, WALKS)
+    if "windows" in ops:  # of implicit products
         _rewrite(piece, SINK)
     _rewrite(piece, SIMPLIFY)
     _share(piece)

@@ -21,8 +21,9 @@ In: segments, pieces after each pass, native steps. Out: nothing, or a ``VerifyE
 # tests fail on the warning.
 # The last row is a proof by intervals: an affine address takes its extreme values at the ends of the loops,
 # and an index read from memory is a gather's only if a check with a known extent is between. It is done under
-# ``JITGRAD_CHECK=1``, too, and counted (``Proof``). It does not reach into the loops of routines, which are the user's,
-# nor does it read the printed text: that the text does what the loop IR says is what tests on guard pages look at.
+# ``JITGRAD_CHECK=1``, too, and counted (``Proof``). It does not reach into the loops of routines, the user's (Note
+# [Array kernels]) and those of Note [Row routines], nor does it read the printed text: that the text does what the loop
+# IR says, and that rows end where they end, is what tests on guard pages look at.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Operations that order elements along a dimension, and those that take one of them by its rank.
 
-Owns: sort, topk, kthvalue, median and nanmedian (of all, or of a dimension), mode. None has a lowering. NaN counts as
-larger than all numbers. Equal elements keep their order, so that of several equal ones the first is the smallest.
+Owns: sort, topk, kthvalue, median and nanmedian (of all, or of a dimension), mode. NaN counts as larger than all
+numbers. Equal elements keep their order, so that of several equal ones the first is the smallest.
 Must not know: Tensor, kernels.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import BOOLEAN, int64
+from jitgrad.dtypes import BOOLEAN, FLOATING, bool_, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.extrema import share_all_ties
@@ -54,7 +55,17 @@ def _np_sort(x: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     return _at(x, _order(x, dim, descending), dim) if x.ndim else (x.copy(), np.int64(0))
 
 
-define("sort", aval=_sort_aval, numpy=_np_sort, vjps=[Vjp(_back_to_places, ("out1",))])
+def _lower_first(b: Any, x: Any, dim: int, is_descending: bool, count: int | None = None) -> tuple[Any, Any]:
+    """(The first ``count`` elements in order, or all; their positions)."""
+    if not x.shape:
+        return x, b.const(0, int64)
+    d = wrap_dim(dim, len(x.shape))
+    numbers = b.cast(x, int32) if x.dtype is bool_ else x
+    values, places = b.sort(numbers, d, is_descending, x.shape[d] if count is None else count)
+    return b.cast(values, x.dtype), places
+
+
+define("sort", aval=_sort_aval, numpy=_np_sort, lower=_lower_first, vjps=[Vjp(_back_to_places, ("out1",))])
 
 
 def _topk_aval(x: Aval, dim: int, k: int, largest: bool) -> tuple[Aval, Aval]:
@@ -74,7 +85,13 @@ def _np_topk(x: Any, dim: int, k: int, largest: bool) -> tuple[Any, Any]:
     return _at(x, first, dim)
 
 
-define("topk", aval=_topk_aval, numpy=_np_topk, vjps=[Vjp(_back_to_places, ("out1",))])
+define(
+    "topk",
+    aval=_topk_aval,
+    numpy=_np_topk,
+    lower=lambda b, x, dim, k, largest: _lower_first(b, x, dim, largest, k),
+    vjps=[Vjp(_back_to_places, ("out1",))],
+)
 
 
 # --- one element along a dimension: (x | dim, keepdim), kthvalue(x | dim, keepdim, k) ---
@@ -89,12 +106,18 @@ def _back_to_place(c: RuleContext, g: tuple[Any, Any], indices: Any) -> Any:
 
 
 def _define_choice(
-    name: str, choose: Callable[..., Any], *, node_name: str | None = None, kernel: str | None = None
+    name: str,
+    choose: Callable[..., Any],
+    *,
+    lower: Callable[..., Any] | None = None,
+    node_name: str | None = None,
+    kernel: str | None = None,
 ) -> None:
     """An operation that takes one element of each row.
 
     Args:
         choose: ``choose(rows, *params) -> positions``, of [..., n], without empty rows.
+        lower: the lowering, ``lower(b, x, d, *params) -> (values, positions)``, with ``d`` kept as an extent of 1.
         kernel: what PyTorch's message calls the operation that has no bools; None: it has them.
     """
 
@@ -119,10 +142,20 @@ def _define_choice(
             return np.moveaxis(values, -1, dim), np.moveaxis(positions, -1, dim)
         return values[..., 0], positions[..., 0]
 
+    def lowered(b: Any, x: Any, dim: int, keepdim: bool, *params: Any) -> tuple[Any, ...]:
+        assert lower is not None
+        if not x.shape:
+            return x, b.const(0, int64)
+        d = wrap_dim(dim, len(x.shape))
+        outs = lower(b, x, d, *params)
+        kept = (*x.shape[:d], *((1,) if keepdim else ()), *x.shape[d + 1 :])
+        return tuple([b.reshape(out, kept) for out in outs])
+
     define(
         name if node_name is None else f"{name}_dim",
         aval=aval,
         numpy=numpy,
+        lower=None if lower is None else lowered,
         vjps=[Vjp(_back_to_place, ("out1",))],
         node_name=node_name,
     )
@@ -130,6 +163,23 @@ def _define_choice(
 
 def _kth(rows: Any, k: int) -> Any:
     return _order(rows, -1)[..., k - 1]
+
+
+def _lower_kth(b: Any, x: Any, d: int, k: int) -> tuple[Any, ...]:
+    first = [0] * len(x.shape)
+    first[d] = k - 1
+    stops = [k if i == d else n for i, n in enumerate(x.shape)]
+    return tuple([b.slice(out, first, stops, [1] * len(x.shape)) for out in b.sort(x, d, False, k)])
+
+
+def _lower_middle(b: Any, x: Any, d: int) -> tuple[Any, ...]:
+    values, places = _lower_kth(b, x, d, (x.shape[d] + 1) // 2)
+    if x.dtype.category < FLOATING:
+        return values, places
+    missing = b.cast(b.isnan(x), int32)
+    is_missing = b.eq(b.reduce("max", missing, (d,), keepdim=True), 1)
+    first = b.argreduce("argmax", missing, d, keepdim=True)
+    return b.where(is_missing, math.nan, values), b.where(is_missing, first, places)
 
 
 def _middle(rows: Any) -> Any:
@@ -157,16 +207,23 @@ def _most_frequent(rows: Any) -> Any:
     return np.take_along_axis(order, length.argmax(-1)[..., None], -1)[..., 0]
 
 
-_define_choice("kthvalue", _kth, kernel="kthvalue_cpu")
+_define_choice("kthvalue", _kth, lower=_lower_kth, kernel="kthvalue_cpu")
 _define_choice("mode", _most_frequent)
-_define_choice("median", _middle, node_name="MedianBackward1", kernel="median_cpu")
+_define_choice("median", _middle, lower=_lower_middle, node_name="MedianBackward1", kernel="median_cpu")
 _define_choice("nanmedian", _middle_number, node_name="NanmedianBackward1", kernel="median_cpu")
 
 
 # --- of all elements: median(x), nanmedian(x) ---
 
 
-def _define_whole(name: str, choose: Callable[..., Any]) -> None:
+def _lower_middle_of_all(b: Any, x: Any) -> Any:
+    count = math.prod(x.shape)
+    if not count:
+        return b.const(math.nan if x.dtype.category is FLOATING else np.iinfo(x.dtype.np).min, x.dtype)
+    return b.reshape(_lower_middle(b, b.reshape(x, (count,)), 0)[0], ())
+
+
+def _define_whole(name: str, choose: Callable[..., Any], lower: Callable[..., Any] | None = None) -> None:
     def aval(x: Aval) -> Aval:
         if x.dtype.category is BOOLEAN:
             raise NotImplementedError("\"median_cpu\" not implemented for 'Bool'")
@@ -175,11 +232,13 @@ def _define_whole(name: str, choose: Callable[..., Any]) -> None:
     def numpy(x: Any) -> Any:
         rows = x.reshape(-1)
         if not x.size:
-            return x.dtype.type(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
+            if x.dtype.kind == "f":
+                return x.dtype.type(np.nan)
+            return np.asarray(np.iinfo(np.int64 if x.dtype.itemsize == 8 else np.int32).min).astype(x.dtype)
         return rows[choose(rows)]
 
-    define(name, aval=aval, numpy=numpy, vjps=[Vjp(share_all_ties, (0, "out"))])
+    define(name, aval=aval, numpy=numpy, lower=lower, vjps=[Vjp(share_all_ties, (0, "out"))])
 
 
-_define_whole("median", _middle)
+_define_whole("median", _middle, _lower_middle_of_all)
 _define_whole("nanmedian", _middle_number)

@@ -22,6 +22,7 @@ from jitgrad.ops.shapes import (
     operand,
     reduced_shape,
     torch_dtype_name,
+    wrap_dim,
     wrap_dims,
 )
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -389,9 +390,24 @@ define(
     lower=lambda b, x, dim: b.sum(b.cast(truth(b, x), int64), wrap_dims(dim, len(x.shape)), False),
 )
 
+
+def _lower_cumsum(b: Any, x: Any, dim: int) -> Any:
+    return b.scan("sum", b.cast(x, _sum_dtype(x, None)), wrap_dim(dim, len(x.shape))) if x.shape else x
+
+
+def _np_cumsum(x: Any, dim: int) -> Any:
+    dtype = _sum_dtype(x, None)
+    if not x.ndim:
+        return x.astype(dtype.np)
+    if dtype.category is not FLOATING:
+        return np.cumsum(x, axis=dim, dtype=dtype.np)
+    return (np.cumsum(x, axis=dim, dtype=np.float64) + 0.0).astype(dtype.np)  # it begins with 0.0: no sum is -0.0
+
+
 define(
     "cumsum",
     aval=lambda x, dim: make_aval(x.shape, (wrap_dims(dim, x.ndim), _sum_dtype(x, None))[1]),
-    numpy=lambda x, dim: np.cumsum(x, axis=dim, dtype=_sum_dtype(x, None).np) if x.ndim else x.copy(),
+    numpy=_np_cumsum,
+    lower=_lower_cumsum,
     vjps=[Vjp(lambda c, g: call("flip", call("cumsum", call("flip", g, c.params), c.params[0]), c.params))],
 )

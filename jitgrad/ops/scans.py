@@ -1,7 +1,7 @@
 """Running products, extremes and sums of exponentials along a dimension.
 
-Owns: cumprod, cummax, cummin, logcumsumexp. None has a lowering. Their derivatives divide by nothing, so they are right
-at zeros, and so are all higher ones.
+Owns: cumprod, cummax, cummin, logcumsumexp, which has no lowering. Their derivatives divide by nothing, so they are
+right at zeros, and so are all higher ones.
 Must not know: Tensor, kernels.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import FLOATING, int64
+from jitgrad.dtypes import FLOATING, bool_, from_numpy_dtype, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import torch_dtype_name, wrap_dim
@@ -51,8 +51,20 @@ def _prod_aval(x: Aval, dim: int) -> Aval:
     return make_aval(x.shape, x.dtype if x.dtype.is_inexact else int64)
 
 
+def _prod_dtype(x: Any) -> Any:
+    return x.dtype if from_numpy_dtype(x.dtype).is_inexact else np.dtype(np.int64)
+
+
+def _lower_prod(b: Any, x: Any, dim: int) -> Any:
+    x = x if x.dtype.is_inexact else b.cast(x, int64)
+    return b.scan("prod", x, wrap_dim(dim, len(x.shape))) if x.shape else x
+
+
 def _np_prod(x: Any, dim: int) -> Any:
-    return np.cumprod(x, axis=dim, dtype=x.dtype if x.dtype.kind in "fc" else np.int64) if x.ndim else x.copy()
+    if not x.ndim:
+        return x.astype(_prod_dtype(x))
+    wide = np.dtype(np.float64) if from_numpy_dtype(x.dtype).category is FLOATING else _prod_dtype(x)
+    return np.cumprod(x, axis=dim, dtype=wide).astype(_prod_dtype(x), copy=False)
 
 
 def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
@@ -65,7 +77,7 @@ def _prod_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return before * _recurrence(g, following, dim, n)
 
 
-define("cumprod", aval=_prod_aval, numpy=_np_prod, vjps=[Vjp(_prod_rule, (0, "out"))])
+define("cumprod", aval=_prod_aval, numpy=_np_prod, lower=_lower_prod, vjps=[Vjp(_prod_rule, (0, "out"))])
 
 
 # --- cummax(x | dim), cummin(x | dim) ---
@@ -82,7 +94,7 @@ def _back_to_places(c: RuleContext, g: tuple[Any, Any], x: Any, indices: Any) ->
     return call("scatter_add", filled(0.0, aval), indices, g[0], c.params[0]) if aval.ndim else g[0]
 
 
-def _define_extreme(name: str, running: Any) -> None:
+def _define_extreme(name: str, kind: str, running: Any) -> None:
     def numpy(x: Any, dim: int) -> tuple[Any, Any]:
         if not x.ndim:
             return x.copy(), np.int64(0)
@@ -93,11 +105,18 @@ def _define_extreme(name: str, running: Any) -> None:
         is_taken = (x == values) | np.isnan(x)  # of equal ones the last; a NaN ends the comparisons
         return values, np.maximum.accumulate(np.where(is_taken, positions, 0), axis=dim)
 
-    define(name, aval=_extreme_aval, numpy=numpy, vjps=[Vjp(_back_to_places, (0, "out1"))])
+    def lower(b: Any, x: Any, dim: int) -> tuple[Any, Any]:
+        if not x.shape:
+            return x, b.const(0, int64)
+        d = wrap_dim(dim, len(x.shape))
+        numbers = b.cast(x, int32) if x.dtype is bool_ else x
+        return b.cast(b.scan(kind, numbers, d), x.dtype), b.scan("arg" + kind, numbers, d)
+
+    define(name, aval=_extreme_aval, numpy=numpy, lower=lower, vjps=[Vjp(_back_to_places, (0, "out1"))])
 
 
-_define_extreme("cummax", np.maximum.accumulate)
-_define_extreme("cummin", np.minimum.accumulate)
+_define_extreme("cummax", "max", np.maximum.accumulate)
+_define_extreme("cummin", "min", np.minimum.accumulate)
 
 
 # --- logcumsumexp(x | dim) ---

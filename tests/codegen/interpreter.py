@@ -13,7 +13,7 @@ import numpy as np
 
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.codegen.pipeline import compile_segment
-from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
+from jitgrad.codegen.primitives.builder import SCANS, SCATTERS, SORTS, Builder, Value
 from jitgrad.codegen.primitives.simplify import const_of, topological
 from jitgrad.codegen.scalars import array_loop
 from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
@@ -84,6 +84,8 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "gather": lambda: args[0][tuple(args[1:])],
         "check": lambda: np.clip(np.where(args[0] < 0, args[0] + p[0], args[0]), 0, p[0] - 1),
         **{op: partial(_scatter, v, wide) for op in SCATTERS},
+        **{op: partial(_scanned, v, args) for op in SCANS},
+        **{op: partial(_sorted, v, args) for op in SORTS},
         "cat": lambda: np.concatenate(args, axis=p),
     }
     return simple[op]()
@@ -103,6 +105,42 @@ def _window_indices(offset: int, dims: Sequence[Sequence[tuple[int, int]]]) -> n
             of_index = (of_index[:, None] + np.arange(extent) * stride).ravel()
         places = places[..., None] + of_index
     return places
+
+
+_ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _sorted(v: Value, args: list[np.ndarray]) -> np.ndarray:
+    x, (dim, is_descending, count) = args[0], v.params
+    rows = np.moveaxis(x, dim, -1)
+    keys = np.where(np.isnan(rows), np.inf, rows) if x.dtype.kind == "f" else rows.astype(object)
+    order = np.empty(rows.shape, int)
+    for at in np.ndindex(*rows.shape[:-1]):
+        pairs = [(bool(np.isnan(y)), key) for y, key in zip(rows[at], keys[at], strict=True)]
+        order[at] = sorted(range(len(pairs)), key=pairs.__getitem__, reverse=False)
+        if is_descending:
+            order[at] = sorted(range(len(pairs))[::-1], key=pairs.__getitem__)[::-1]
+    first = order[..., :count]
+    out = first if v.op == "argsort" else np.take_along_axis(rows, first, -1)
+    return np.moveaxis(out, -1, dim)
+
+
+def _scanned(v: Value, args: list[np.ndarray]) -> np.ndarray:
+    dim, is_reversed = v.params
+    x = args[0].astype(np.float64) if args[0].dtype == np.float32 else args[0]
+    kind = v.op[5:].removeprefix("arg")
+    rows = np.moveaxis(x, dim, -1)
+    rows = rows[..., ::-1] if is_reversed else rows
+    totals = _ACCUMULATE[kind].accumulate(rows, axis=-1)
+    if v.op.startswith("scan_arg"):
+        totals = np.array(totals, int)
+        for at in np.ndindex(*rows.shape[:-1]):
+            best = 0
+            for i, y in enumerate(rows[at]):
+                beyond = y >= rows[at][best] if kind == "max" else y <= rows[at][best]
+                best = i if beyond or y != y else best
+                totals[at][i] = best
+    return np.moveaxis(totals[..., ::-1] if is_reversed else totals, -1, dim)
 
 
 def _updated(x: np.ndarray, v: np.ndarray, window: Any) -> np.ndarray:

@@ -50,7 +50,7 @@ class Graph:
     def _step(self, b: Any, rng: Any, pool: list[Value]) -> Value | None:
         x = pool[int(rng.integers(len(pool)))]
         names = ("unary", "binary", "reduce", "permute", "reshape", "slice", "pad", "expand", "matmul", "compare",
-                 "softmax", "cat", "gather", "argmax", "scatter", "rowwise")  # fmt: skip
+                 "softmax", "cat", "gather", "argmax", "scatter", "rowwise", "scan", "sort")  # fmt: skip
         return getattr(self, "_" + names[int(rng.integers(len(names)))])(b, rng, pool, x)
 
     def _unary(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value:
@@ -159,6 +159,24 @@ class Graph:
             return None
         out = b.argreduce("argmax", x, int(rng.integers(len(x.shape))), True)
         return out if rng.random() < 0.5 else b.cast(b.min(out, 5), int64)
+
+    def _scan(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
+        if not x.shape or x.dtype is bool_:
+            return None
+        dim = int(rng.integers(len(x.shape)))
+        kind = str(rng.choice(["sum", "max", "min"]))
+        if kind != "sum":  # positions of what was computed may differ by a rounding
+            return b.scan(kind if _is_float(x) or rng.random() < 0.5 else "arg" + kind, x, dim)
+        out = b.scan("sum", x, dim, bool(rng.random() < 0.5))
+        return b.mul(out, 0.25) if _is_float(x) else b.max(b.min(out, 100), -100)
+
+    def _sort(self, b: Any, rng: Any, pool: list[Value], x: Value) -> Value | None:
+        if not x.shape or x.dtype is bool_:
+            return None
+        dim = int(rng.integers(len(x.shape)))
+        count = int(rng.integers(0, x.shape[dim] + 1)) if rng.random() < 0.5 else x.shape[dim]
+        values, places = b.sort(x, dim, bool(rng.random() < 0.5), count)
+        return values if _is_float(x) or rng.random() < 0.5 else places
 
 
 def _is_float(x: Value) -> bool:

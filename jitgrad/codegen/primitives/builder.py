@@ -17,6 +17,10 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # update      (starts, steps): the first operand with a region replaced by the second, see Note [Updates]
 # reduce      sum max min prod (dims), the reduced dims kept with extent 1
 # argreduce   argmax argmin (dim), int64, kept with extent 1, first extreme wins, NaN wins over all
+# scan_*      of SCANS: (dim, is_reversed): each element becomes the sum, product or extreme of those up to it, or the
+#             extreme's position (int64); of equal ones the last, a NaN from the first one on; Note [Row routines]
+# sort        (dim, is_descending, count): the first elements in order; argsort: their positions (int64). Equal ones
+#             keep their order; a NaN is larger than all numbers
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
 # gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
 # check       (extent): an index, clamped; where it was outside, the program reports an error
@@ -39,7 +43,7 @@ from typing import Any
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
-__all__ = ["COMPARISONS", "POINTWISE", "SCATTERS", "Builder", "Value", "is_widening", "memory_of"]
+__all__ = ["COMPARISONS", "POINTWISE", "SCANS", "SCATTERS", "SORTS", "Builder", "Value", "is_widening", "memory_of"]
 
 # name -> number of operands
 POINTWISE = {
@@ -55,6 +59,8 @@ POINTWISE = {
     "where": 3, "cast": 1,
 }  # fmt: skip
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "isnan"})
+SCANS = frozenset({f"scan_{kind}" for kind in ("sum", "prod", "max", "min", "argmax", "argmin")})
+SORTS = frozenset({"sort", "argsort"})
 SCATTERS = frozenset({"scatter_add", "scatter_set", "scatter_mul", "scatter_max", "scatter_min"})
 
 
@@ -288,6 +294,16 @@ class Builder:
         kept = tuple(1 if d == dim else n for d, n in enumerate(x.shape))
         out = self.make(op, (x,), dim, kept, int64)
         return out if keepdim else self.reshape(out, tuple(n for d, n in enumerate(x.shape) if d != dim))
+
+    def scan(self, kind: str, x: Value, dim: int, is_reversed: bool = False) -> Value:
+        """kind: "sum" or "prod", which may be reversed; "max", "min", "argmax" or "argmin"."""
+        dtype = int64 if kind.startswith("arg") else x.dtype
+        return self.make("scan_" + kind, (x,), (dim, is_reversed), x.shape, dtype)
+
+    def sort(self, x: Value, dim: int, is_descending: bool, count: int) -> tuple[Value, Value]:
+        """(The first ``count`` elements along a dimension in order, their positions)."""
+        shape, params = (*x.shape[:dim], count, *x.shape[dim + 1 :]), (dim, is_descending, count)
+        return self.make("sort", (x,), params, shape, x.dtype), self.make("argsort", (x,), params, shape, int64)
 
     # the rest
     def matmul(self, x: Value, y: Value) -> Value:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCATTERS, Value
+from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCANS, SCATTERS, SORTS, Value
 from jitgrad.dtypes import INTEGER, bool_, float64, int64
 from jitgrad.ops.aval import Aval
 
@@ -171,6 +171,21 @@ def _argreduce(v: Value) -> None:
     _is(v, _kept(v.srcs[0], (v.params,)), int64)
 
 
+def _scan(v: Value) -> None:
+    (x,), (dim, is_reversed) = v.srcs, v.params
+    _require(0 <= dim < len(x.shape), "walks along a dimension that it does not have")
+    _require(not x.dtype.is_short and x.dtype is not bool_, "computes in a short dtype, or in bools")
+    _require(not is_reversed or v.op in ("scan_sum", "scan_prod"), "extremes are not reversed")
+    _is(v, x.shape, int64 if v.op.startswith("scan_arg") else x.dtype)
+
+
+def _sort(v: Value) -> None:
+    (x,), (dim, _, count) = v.srcs, v.params
+    _require(0 <= dim < len(x.shape) and 0 <= count <= x.shape[dim], "takes more elements than there are")
+    _require(not x.dtype.is_short and x.dtype is not bool_, "computes in a short dtype, or in bools")
+    _is(v, (*x.shape[:dim], count, *x.shape[dim + 1 :]), int64 if v.op == "argsort" else x.dtype)
+
+
 def _matmul(v: Value) -> None:
     x, y = v.srcs
     _require(len(x.shape) == len(y.shape) == 3 and x.dtype is y.dtype, "takes two batches of matrices of one dtype")
@@ -244,6 +259,8 @@ _RULES: dict[str, Callable[[Value], None]] = {
     "update": _update,
     "argmax": _argreduce,
     "argmin": _argreduce,
+    **dict.fromkeys(SCANS, _scan),
+    **dict.fromkeys(SORTS, _sort),
     "matmul": _matmul,
     "gather": _gather,
     "check": _check,

@@ -318,6 +318,23 @@ def _slice_of_const(b: Builder, v: Value) -> Value | None:
     return b.expand(x.srcs[0], v.shape) if x.op == "expand" and x.srcs[0].shape == () else None
 
 
+def _flips(v: Value, dim: int) -> bool:
+    """Whether ``v`` is its operand, backwards along ``dim``."""
+    starts = tuple([n - 1 if d == dim else 0 for d, n in enumerate(v.shape)])
+    steps = tuple([-1 if d == dim else 1 for d in range(len(v.shape))])
+    return v.op == "slice" and v.shape == v.srcs[0].shape and v.params == (starts, steps)
+
+
+def _flipped_scan(b: Builder, v: Value) -> Value | None:
+    """A scan of what was flipped, flipped: the other way round, which is what derivatives of scans are."""
+    scan = v.srcs[0]
+    if scan.op not in ("scan_sum", "scan_prod"):
+        return None
+    dim, is_reversed = scan.params
+    x = scan.srcs[0]
+    return b.scan(scan.op[5:], x.srcs[0], dim, not is_reversed) if _flips(v, dim) and _flips(x, dim) else None
+
+
 def _cast_of_cast(b: Builder, v: Value) -> Value | None:
     """bool -> anything -> T is bool -> T: nothing is lost on the way; nor where a short dtype is widened and back."""
     x = v.srcs[0]
@@ -353,7 +370,7 @@ SIMPLIFY: dict[str, tuple[Rule, ...]] = {
     "reshape": (Rule("same shape", _same_shape), Rule("reshape of reshape", _reshape)),
     "expand": (Rule("same shape", _same_shape), Rule("expand of expand", _expand)),
     "permute": (Rule("permute of permute", _permute),),
-    "slice": (Rule("slice of a constant", _slice_of_const),),
+    "slice": (Rule("slice of a constant", _slice_of_const), Rule("flipped scan, flipped", _flipped_scan)),
     "reduce_sum": _reduce_rules,
     "reduce_max": _reduce_rules,
     "reduce_min": _reduce_rules,
