@@ -188,8 +188,8 @@ def _needs_dimension(input: Any) -> Any:
     return input
 
 
-_BASIC, _BOUNDS = frozenset((int, slice)), (int, type(None))
-"""The types of the items of most indices; of a slice's bounds."""
+_BOUNDS = (int, type(None))
+"""The types of a slice's bounds."""
 
 
 def _slice_parts(index: slice) -> tuple[int | None, int | None, int]:
@@ -254,6 +254,18 @@ def _consumed(item: Any) -> int:
     return item.ndim if isinstance(item, TensorBase) and item.dtype is bool_ else 1
 
 
+def _used_by_basic(items: tuple[Any, ...]) -> tuple[int, bool]:
+    """(How many dimensions the items index, whether all are integers, slices, None and Ellipsis, as most are)."""
+    used = 0
+    for item in items:
+        kind = type(item)
+        if kind is int or kind is slice:
+            used += 1
+        elif item is not None and item is not Ellipsis:
+            return 0, False
+    return used, True
+
+
 def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any, Indexed]:
     """The view that the basic items make, and the tensors that index it, by dimension.
 
@@ -263,10 +275,10 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
     """
     reads_value = is_written or state.handler is None
     rank = len(input._aval.shape)
-    if type(index) is tuple and _BASIC.issuperset(map(type, index)):  # as most are: nothing to look at
-        items, used, is_basic = index, len(index), True
-    else:
-        items, is_basic = _as_items(index), False
+    items = index if type(index) is tuple else (index,)
+    used, is_basic = _used_by_basic(items)
+    if not is_basic:
+        items = _as_items(index)
         used = sum(_consumed(item) for item in items)
     if used > rank:
         if isinstance(index, slice):
@@ -274,12 +286,14 @@ def _apply_views(input: Any, index: Any, is_written: bool = False) -> tuple[Any,
         if not rank:
             _needs_dimension(input)
         raise IndexError(f"too many indices for tensor of dimension {rank}")
-    if not is_basic and sum(item is Ellipsis for item in items) > 1:
+    if items.count(Ellipsis) > 1 if is_basic else sum(item is Ellipsis for item in items) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     view, dim = input, 0
     indexed: Indexed = []
     for item in items:
-        if item is Ellipsis:
+        if type(item) is int:
+            view = door.apply(_SELECT, view, dim, item)
+        elif item is Ellipsis:
             dim += rank - used
         elif item is None:
             view = door.apply(_UNSQUEEZE, view, dim)

@@ -14,6 +14,7 @@ import numpy as np
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.lapack import lapack
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["adjoint", "check_matrix", "check_square", "cholesky_rule", "transposed"]
@@ -58,6 +59,7 @@ def _inv_aval(a: Aval) -> Aval:
     return make_aval(a.shape, a.dtype)
 
 
+@lapack
 def _np_solve(a: Any, b: Any) -> Any:
     try:
         return np.linalg.solve(a, b)
@@ -65,6 +67,7 @@ def _np_solve(a: Any, b: Any) -> Any:
         raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
 
 
+@lapack
 def _np_inv(a: Any) -> Any:
     try:
         return np.linalg.inv(a)
@@ -79,6 +82,7 @@ def _cholesky_aval(a: Aval) -> Aval:
     return make_aval(a.shape, a.dtype)
 
 
+@lapack
 def _np_cholesky(a: Any) -> Any:
     try:
         return np.linalg.cholesky(a)

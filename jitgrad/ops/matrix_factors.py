@@ -17,6 +17,7 @@ from jitgrad.dtypes import int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
+from jitgrad.ops.lapack import lapack
 from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, cholesky_rule, transposed
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -56,6 +57,7 @@ def _svd_aval(a: Aval, full: bool) -> tuple[Aval, Aval, Aval]:
     return make_aval((*batch, m, left), a.dtype), make_aval((*batch, k), real), make_aval((*batch, right, n), a.dtype)
 
 
+@lapack
 def _np_svd(a: Any, full: bool) -> Any:
     try:
         return tuple(np.linalg.svd(a, full_matrices=full))
@@ -117,6 +119,7 @@ def _eigh_aval(a: Aval, upper: bool) -> tuple[Aval, Aval]:
     return make_aval(a.shape[:-1], a.dtype.to_real()), make_aval(a.shape, a.dtype)
 
 
+@lapack
 def _np_eigh(a: Any, upper: bool) -> Any:
     try:
         return tuple(np.linalg.eigh(a, "U" if upper else "L"))
@@ -150,6 +153,7 @@ def _eig_aval(a: Aval) -> tuple[Aval, Aval]:
     return make_aval(a.shape[:-1], a.dtype.to_complex()), make_aval(a.shape, a.dtype.to_complex())
 
 
+@lapack
 def _np_eig(a: Any) -> Any:
     if not np.isfinite(a).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
@@ -193,6 +197,7 @@ def _qr_aval(a: Aval, mode: str) -> tuple[Aval, Aval]:
     return make_aval((0,) if mode == "r" else (*batch, m, k), a.dtype), make_aval((*batch, k, n), a.dtype)
 
 
+@lapack
 def _np_qr(a: Any, mode: str) -> Any:
     if mode == "r":
         return np.empty(0, a.dtype), np.linalg.qr(a, "r")
@@ -244,6 +249,7 @@ def _lu_aval(a: Aval, pivot: bool) -> tuple[Aval, Aval, Aval]:
     return make_aval(a.shape, a.dtype), make_aval((*batch, k), int32), make_aval(batch, int32)
 
 
+@lapack
 def _np_lu(a: Any, pivot: bool) -> tuple[Any, Any, Any]:
     """Column by column, all matrices of the batch at once. (NumPy gives no access to LAPACK's factors.)"""
     *batch, m, n = a.shape
@@ -346,6 +352,7 @@ def _info_aval(a: Aval) -> tuple[Aval, Aval]:
     return make_aval(a.shape, a.dtype), make_aval(a.shape[:-2], int32)
 
 
+@lapack
 def _np_cholesky_info(a: Any) -> tuple[Any, Any]:
     """Where there is no factor, that of the leading block that has one, before what was not reached."""
     factors, info = np.tril(a), np.zeros(a.shape[:-2], np.int32)

@@ -14,6 +14,7 @@ import numpy as np
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.lapack import lapack
 from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, transposed
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -33,6 +34,7 @@ def _slogdet_aval(a: Aval) -> tuple[Aval, Aval]:
     return make_aval(a.shape[:-2], a.dtype), make_aval(a.shape[:-2], a.dtype.to_real())
 
 
+@lapack
 def _np_cofactors(a: Any) -> Any:
     """From singular values, since the inverse need not be there: the products of all but one of them."""
     n = a.shape[-1]
@@ -73,7 +75,7 @@ def complex_slogdet_rule(c: RuleContext, g: Any, a: Any, sign: Any) -> Any:
 define(
     "_linalg_det",
     aval=_det_aval,
-    numpy=np.linalg.det,
+    numpy=lapack(np.linalg.det),
     vjps=[Vjp(lambda c, g, a: _wide(g) * call("linalg_cofactors", a), (0,))],
 )
 define(
@@ -85,7 +87,7 @@ define(
 define(
     "_linalg_slogdet",
     aval=_slogdet_aval,
-    numpy=lambda a: tuple(np.linalg.slogdet(a)),
+    numpy=lapack(lambda a: tuple(np.linalg.slogdet(a))),
     vjps=[Vjp(_slogdet_rule, (0,))],
 )
 
@@ -100,6 +102,7 @@ def _pinv_aval(a: Aval, atol: float | None, rtol: float | None, hermitian: bool)
     return make_aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
 
 
+@lapack
 def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     if not a.size:
         return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
@@ -144,6 +147,7 @@ def _exp_aval(a: Aval) -> Aval:
     return make_aval(a.shape, a.dtype)
 
 
+@lapack
 def _np_exp(a: Any) -> Any:
     """N. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005), algorithm 2.3, in
     float64."""
@@ -185,6 +189,7 @@ def _triangular_aval(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval
     return make_aval(b.shape, b.dtype)
 
 
+@lapack
 def _np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     """Row by row, from the row with one unknown on; a zero on the diagonal divides, as in LAPACK."""
     n = a.shape[-1]

@@ -92,7 +92,7 @@ class Pool:
     def set_num_threads(self, count: int) -> None:
         """Grow or shrink. Workers that are no longer wanted leave after the task they are in."""
         with self._lock:
-            self._num_threads = min(count, MAX_PARTIES)
+            self._num_threads = config.num_threads = min(count, MAX_PARTIES)
             self._stop_from(self._num_threads - 1)
         if self._in_use:
             self.start()
