@@ -1,7 +1,7 @@
 """The logarithm of the gamma function, its derivatives, and the inverse of the error function.
 
-Owns: lgamma, digamma, polygamma, erfinv. They have no lowering: in a compiled step NumPy runs between two native
-pieces.
+Owns: lgamma, digamma, polygamma, erfinv, erfc, i0, special_i1; their NumPy rules and derivatives. Of polygamma only
+orders 0 and 1 have a kernel, i0 and special_i1 have none: in a compiled step NumPy runs between two native pieces.
 Must not know: Tensor, kernels.
 
 Sources: Abramowitz and Stegun, "Handbook of Mathematical Functions": 6.3.5 to 6.3.18 for digamma (recurrence,
@@ -12,11 +12,13 @@ erfinv begins with the closed form of S. Winitzki (2008), and is refined by Hall
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jitgrad.dtypes import finfo
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise import float_aval
@@ -114,6 +116,8 @@ def _erfinv(x: Any) -> Any:
     y = np.copysign(np.sqrt(np.maximum(np.sqrt(t * t - log / 0.147) - t, 0)), inside)
     for _ in range(3):
         error = np_erf(y) - inside
+        far = np.sign(inside) * (1 - np.abs(inside) - np_erfc(np.abs(y)))  # erf has lost there what tells it from 1
+        error = np.where(np.abs(inside) > 0.5, far, error)
         y = y - error / (2 / math.sqrt(math.pi) * np.exp(-y * y) + y * error)
     y = np.where(np.abs(x) == 1, np.copysign(np.inf, x), y)
     return np.where((np.abs(x) > 1) | np.isnan(x), np.nan, y)
@@ -142,10 +146,29 @@ def _erfinv_rule(c: RuleContext, g: Any, x: Any) -> Any:
     return g * (call("exp", out * out) * (math.sqrt(math.pi) / 2))
 
 
-define("lgamma", aval=float_aval, numpy=in_double(_lgamma), vjps=[Vjp(_lgamma_rule, (0,))])
-define("digamma", aval=float_aval, numpy=in_double(_digamma), vjps=[Vjp(_digamma_rule, (0,))])
-define("polygamma", aval=_polygamma_aval, numpy=in_double(_polygamma), vjps=[Vjp(_polygamma_rule, (0,))])
-define("erfinv", aval=float_aval, numpy=in_double(_erfinv), vjps=[Vjp(_erfinv_rule, (0,))])
+_GAMMA = LazyModule("jitgrad.ops.gamma_formulas")
+
+
+def _lowered(name: str) -> Callable[..., Any]:
+    """The lowering of that name, whose module is imported when it is used."""
+    return lambda b, x, *params: _GAMMA.FORMULAS[name](b, x, *params)
+
+
+def _define(name: str, numpy: Any, vjp: Vjp) -> None:
+    define(name, aval=float_aval, numpy=in_double(numpy), lower=_lowered(name), vjps=[vjp])
+
+
+_define("lgamma", _lgamma, Vjp(_lgamma_rule, (0,)))
+_define("digamma", _digamma, Vjp(_digamma_rule, (0,)))
+_define("erfinv", _erfinv, Vjp(_erfinv_rule, (0,)))
+define(
+    "polygamma",
+    aval=_polygamma_aval,
+    numpy=in_double(_polygamma),
+    lower=lambda b, x, n: _lowered("trigamma" if n else "digamma")(b, x),
+    lowers=lambda n: n < 2,
+    vjps=[Vjp(_polygamma_rule, (0,))],
+)
 
 # --- erfc, and the modified Bessel functions I0 and I1 ---
 
@@ -194,6 +217,6 @@ def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
     return g * call("where", is_tiny, 0.5, call("i0", safe) - out / safe)
 
 
-define("erfc", aval=float_aval, numpy=in_double(np_erfc), vjps=[Vjp(_erfc_rule, (0,))])
+_define("erfc", np_erfc, Vjp(_erfc_rule, (0,)))
 define("i0", aval=float_aval, numpy=in_double(bessel_rule(0)), vjps=[Vjp(_i0_rule, (0,))])
 define("special_i1", aval=float_aval, numpy=in_double(bessel_rule(1)), vjps=[Vjp(_i1_rule, (0, "out"))])

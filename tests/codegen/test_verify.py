@@ -516,7 +516,7 @@ programs = {
     "pointwise": lambda: (x * 2.5 - x.t().contiguous().t()).tanh(),
     "reductions": lambda: (x.sum(0), x.softmax(1), x.amax()),
     "windows": lambda: jg.cat([x[::2, 3:9], x[1:18, ::3]], 1).flip(0),
-    "gathers": lambda: x[rows].lgamma(),
+    "gathers": lambda: x[rows].i0(),
     "scatters": lambda: x.clone().index_add_(0, rows, x[:3]),
     "products": lambda: jg.autograd.grad(((x @ weight).relu()).sum(), weight),
     "convolution": lambda: jg.nn.functional.conv2d(x.reshape(1, 1, 33, 17), x[:3, :3].reshape(1, 1, 3, 3), padding=1),

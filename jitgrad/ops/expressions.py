@@ -1,0 +1,73 @@
+"""Formulas of lowerings, written with operators.
+
+Owns: ``Expression``.
+Must not know: any formula, primitives' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["Expression"]
+
+
+class Expression:
+    """A value of a lowering's builder. Python numbers on either side of an operator become constants.
+
+    Attributes:
+        b: the builder.
+        value: the value.
+    """
+
+    __slots__ = ("b", "value")
+
+    def __init__(self, b: Any, value: Any) -> None:
+        self.b, self.value = b, value
+
+    def __getattr__(self, name: str) -> Any:
+        """``x.exp()``, ``x.gt(1.0)``: the primitive of that name."""
+        primitive = getattr(self.b, name)
+        return lambda *others: Expression(self.b, primitive(self.value, *map(_value, others)))
+
+    def __add__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.add(self.value, _value(other)))
+
+    def __sub__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.sub(self.value, _value(other)))
+
+    def __mul__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.mul(self.value, _value(other)))
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.div(self.value, _value(other)))
+
+    def __radd__(self, other: float) -> Expression:
+        return self + other
+
+    def __rmul__(self, other: float) -> Expression:
+        return self * other
+
+    def __rsub__(self, other: float) -> Expression:
+        return Expression(self.b, self.b.sub(other, self.value))
+
+    def __rtruediv__(self, other: float) -> Expression:
+        return Expression(self.b, self.b.div(other, self.value))
+
+    def __neg__(self) -> Expression:
+        return Expression(self.b, self.b.neg(self.value))
+
+    def where(self, yes: Any, no: Any) -> Expression:
+        """This condition's choice between two expressions or numbers, of which one is an expression."""
+        return Expression(self.b, self.b.where(self.value, _value(yes), _value(no)))
+
+    def poly(self, coefficients: Sequence[float]) -> Expression:
+        """``c0 + c1 x + c2 x^2 ...`` by Horner's rule."""
+        total = self * coefficients[-1]
+        for coefficient in coefficients[-2:0:-1]:
+            total = (total + coefficient) * self
+        return total + coefficients[0]
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is Expression else x
