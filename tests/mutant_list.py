@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutant import mutants_in as _in
 from mutants_of_engine import ENGINE_MUTANTS
+from mutants_of_walks import WALK_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -444,4 +445,4 @@ _WITHOUT_NODES = [
 
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *ENGINE_MUTANTS, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
-           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS, *_STAND_INS, *_KERNEL_RUNS, *_WITHOUT_NODES]
+           *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS, *_STAND_INS, *_KERNEL_RUNS, *_WITHOUT_NODES, *WALK_MUTANTS]

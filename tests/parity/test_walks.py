@@ -200,3 +200,8 @@ def test_bits_do_not_depend_on_threads(shape: tuple[int, ...]) -> None:
             assert found[0] == found[1] == found[2]
     finally:
         jitgrad.set_num_threads(before)
+
+
+def test_none_of_one_element(mode: Mode) -> None:
+    values, indices = mode.run(lambda x: x.topk(0, 1), lambda: (jitgrad.ones(3, 1) * 2,))
+    assert (tuple(values.shape), tuple(indices.shape)) == ((3, 0), (3, 0))

@@ -1,0 +1,52 @@
+"""Mutants of routines that walk rows, of the gamma function's kernels and of LAPACK's threads, see ``mutants.py``."""
+
+from __future__ import annotations
+
+from mutant import mutants_in as _in
+
+__all__ = ["WALK_MUTANTS"]
+
+_WALKS = "parity/test_walks.py"
+_VALUES = f"{_WALKS}::test_values_are_pytorch_s"
+_GAMMA = "ops/test_gamma_kernels.py::test_values_are_right_to_the_last_bits"
+_LAPACK = "ops/test_lapack.py"
+
+WALK_MUTANTS = [
+    *_in(
+        "codegen",
+        ("routines/rows.py", "f\"add i64 {self.inner}, {LANES - 1}\"", "f\"add i64 {self.inner}, 0\"", _VALUES),
+        ("routines/rows.py", "f\"add i64 {begin}, {start}\"", "f\"add i64 {begin}, 0\"", _VALUES),
+        ("routines/scans.py", "return \"-0.0\" if self.kind == \"sum\"", "return \"1.0\" if self.kind == \"sum\"", _VALUES),
+        ("routines/scans.py", "    return k.combine(b, before, total)", "    return total", _VALUES),
+        ("routines/scans.py", "{is_beyond}, {is_nan}", "{is_beyond}, {is_beyond}", _VALUES),
+        ("routines/scans.py", "order = \"ge\" if self.kind == \"max\" else \"le\"",
+         "order = \"gt\" if self.kind == \"max\" else \"lt\"", _VALUES),
+        ("routines/sorting.py", "{b.op(f'fadd {kind} {x}, 0.0')}", "{x}", _VALUES),
+        ("routines/sorting.py", "        word = b.op(f\"select i1 {is_nan}, {own} -1, {own} {word}\")\n", "", _VALUES),
+        ("routines/sorting.py", "'true' if nr > lane else 'false'", "'true' if nr < lane else 'false'", _VALUES),
+        ("routines/sorting.py", "b.op(f\"icmp ne i64 {size}, {b.n}\")", "b.op(f\"icmp ne i64 {size}, {size}\")", _VALUES),
+        ("routines/sorting.py", "            after[:] = [*lists[half:], *lists[:half]]\n", "            after[:] = lists\n",
+         _VALUES),
+        ("routines/sorting.py", "icmp ult i64 {pair[0]}, {bound[0]}", "icmp ult i64 {pair[0]}, 0", _VALUES),
+        ("primitives/simplify.py", "not is_reversed) if _flips(v, dim) and _flips(x, dim) else None",
+         "not is_reversed) if False else None",
+         f"{_WALKS}::test_the_derivative_of_a_running_sum_is_one_that_runs_backwards"),
+        ("primitives/simplify.py", "if _flips(v, dim) and _flips(x, dim) else None", "if _flips(v, dim) else None",
+         f"{_WALKS}::test_gradients_are_pytorch_s_to_second_order"),
+        ("routines/walks.py", "    if 0 in v.shape or (is_place and", "    if (is_place and",
+         f"{_WALKS}::test_none_of_one_element"),
+    ),
+    *_in(
+        "ops",
+        ("gamma_formulas.py", "error = size.gt(0.5).where(", "error = size.gt(2.0).where(", f"{_GAMMA}[erfinv-float64]"),
+        ("gamma_formulas.py", "    high = size.cast(float32).cast(float64)\n", "    high = size\n",
+         f"{_GAMMA}[erfc-float64]"),
+        ("gamma_formulas.py", "    out = x.eq(1.0).or_(x.eq(2.0)).where(0.0, out)\n", "",
+         "ops/test_gamma_kernels.py::test_zeros_and_ends_are_exact"),
+        ("lapack.py", "config.num_threads if matrix >= _LARGE else 1", "config.num_threads",
+         f"{_LAPACK}::test_a_matrix_that_is_not_large_is_factored_by_one_thread"),
+        ("lapack.py", "            if not self.calls:\n                self.set(self.before)",
+         "            self.set(self.before)",
+         f"{_LAPACK}::test_the_number_is_set_back_after_an_error_and_by_the_last_of_several_calls"),
+    ),
+]  # fmt: skip
