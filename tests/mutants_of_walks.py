@@ -33,7 +33,7 @@ WALK_MUTANTS = [
         ("primitives/simplify.py", "if _flips(v, dim) and _flips(x, dim) else None", "if _flips(v, dim) else None",
          f"{_WALKS}::test_gradients_are_pytorch_s_to_second_order"),
         ("routines/walks.py", "    if 0 in v.shape or (is_place and", "    if (is_place and",
-         f"{_WALKS}::test_none_of_one_element"),
+         "codegen/test_decompose.py::test_none_of_one_element_has_no_elements"),
     ),
     *_in(
         "ops",

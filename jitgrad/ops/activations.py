@@ -99,6 +99,8 @@ def _hardtanh_aval(x: Aval, lo: float, hi: float) -> Aval:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if x.dtype is uint8 and (lo < 0 or hi < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    check_fits(lo, x.dtype)
+    check_fits(hi, x.dtype)
     return same_aval(x)
 
 

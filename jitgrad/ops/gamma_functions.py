@@ -84,6 +84,10 @@ _LAST_FACTORIAL = 170
 def _polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
+    if n == 1:  # below zero by reflection, where a sum would begin too far away
+        sine = np.sin(math.pi * (x - np.rint(x)))
+        reflected = math.pi**2 / (sine * sine) - hurwitz_zeta(2, np.where(x < 0.5, 1 - x, 1.0))
+        return np.where(x < 0.5, reflected, hurwitz_zeta(2, np.where(x < 0.5, 1.0, x)))
     sign = 1.0 if n % 2 else -1.0
     if n > _LAST_FACTORIAL:  # PyTorch's product of an infinity and a sum that may underflow to 0
         return sign * np.inf * hurwitz_zeta(n + 1, x)

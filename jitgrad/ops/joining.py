@@ -7,6 +7,7 @@ Must not know: Tensor, kernels.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -231,10 +232,17 @@ def _repeat_rule(c: RuleContext, g: Any) -> Any:
     return g.reshape(tuple(between)).sum(tuple(range(0, len(between), 2)), False).reshape(c.avals[0].shape)
 
 
+def _np_repeat(x: Any, repeats: tuple[int, ...]) -> Any:
+    shape = _repeat_parts(x.shape, repeats)[2]
+    if not math.prod(shape):  # NumPy would make parts that are not empty
+        return np.empty(shape, x.dtype)
+    return np.tile(x, repeats)
+
+
 define(
     "repeat",
     aval=lambda x, repeats: make_aval(_repeat_parts(x.shape, repeats)[2], x.dtype),
-    numpy=lambda x, repeats: np.tile(x, repeats),
+    numpy=_np_repeat,
     lower=_lower_repeat,
     vjps=[Vjp(_repeat_rule)],
 )

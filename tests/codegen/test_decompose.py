@@ -7,6 +7,7 @@ import pytest
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.decompose import DECOMPOSE
 from jitgrad.codegen.primitives.simplify import rewrite
+from jitgrad.codegen.routines.walks import WALKS
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
 
@@ -28,3 +29,9 @@ def test_rows_are_walked_where_they_are_computed_or_short(columns: int, is_compu
     while found.op == "reshape":
         (found,) = found.srcs
     assert found.op == op
+
+
+def test_none_of_one_element_has_no_elements() -> None:
+    b = Builder()
+    first = b.sort(b.input(0, make_aval((3, 1), float32)), 1, False, 0)
+    assert [v.shape for v in rewrite(first, WALKS, b)] == [(3, 0), (3, 0)]
