@@ -9,6 +9,9 @@ Must not know: which function reads what.
 # extents only. Such a table is computed by NumPy once and kept as a tensor: a compiled step meets the same tensor at
 # every call, so its values are looked at once (Note [Early checks]) and no operation computes them. ``index_select``
 # and ``index_add`` are each other's derivatives, so whatever is made of them can be differentiated any number of times.
+# Of many elements, positions that are a few runs are read run by run instead: to look a position up takes several times
+# as long as to copy an element. A reflection is three runs, [2, 1 | 0, 1, 2, 3 | 2, 1]; a copy of each element twice is
+# an expansion.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 from jitgrad.dtypes import INTEGER
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 
@@ -48,9 +52,58 @@ def table_of(values: Any, like: Any) -> Any:
     return moved(_reals(tuple(np.ravel(values).tolist()), like.dtype), like.device)
 
 
+_MANY = 4096
+"""From so many elements on runs are read one by one."""
+_MAX_RUNS = 4
+
+
+@lru_cache(maxsize=256)
+def _repeats(positions: tuple[int, ...], extent: int) -> int:
+    """How often each element stands in a row, if all of them do, in order, and equally often; else 0."""
+    times = len(positions) // extent if extent else 0
+    wanted = [at for at in range(extent) for _ in range(times)]
+    return times if times > 1 and [*positions] == wanted else 0
+
+
+@lru_cache(maxsize=256)
+def _runs(positions: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(first position, step, count) of each run that counts up, down or stays; nothing where there are too many."""
+    runs: list[tuple[int, int, int]] = []
+    for at in positions:
+        if runs:
+            first, step, count = runs[-1]
+            if count == 1 and abs(at - first) <= 1:
+                step = at - first
+            if (count == 1 and abs(at - first) <= 1) or (count > 1 and at == first + step * count):
+                runs[-1] = first, step, count + 1
+                continue
+        if len(runs) == _MAX_RUNS:
+            return ()
+        runs.append((at, 1, 1))
+    return tuple(runs)
+
+
+def _read_run(x: Any, dim: int, first: int, step: int, count: int) -> Any:
+    if step == 0:
+        return x.narrow(dim, first, 1).expand(*x.shape[:dim], count, *x.shape[dim + 1 :])
+    if step < 0:
+        return x.narrow(dim, first - count + 1, count).flip(dim)
+    return x.narrow(dim, first, count)
+
+
 def read(x: Any, dim: int, positions: Sequence[int]) -> Any:
     """``x`` at the positions, in this order, along a dimension."""
-    return x.index_select(dim, moved(_positions(tuple(positions)), x.device))
+    places = tuple(positions)
+    if x.numel() >= _MANY:
+        extent = x.shape[dim]
+        times = _repeats(places, extent)
+        if times:
+            wide = x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], times, *x.shape[dim + 1 :])
+            return wide.reshape(*x.shape[:dim], extent * times, *x.shape[dim + 1 :])
+        runs = _runs(places)
+        if runs:
+            return call("cat", [_read_run(x, dim, *run) for run in runs], dim)
+    return x.index_select(dim, moved(_positions(places), x.device))
 
 
 def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
