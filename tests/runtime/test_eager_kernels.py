@@ -96,6 +96,13 @@ def test_rules_of_several_calls_have_kernels_for_any_number_of_elements(usual_bo
         assert kernels_made(lambda x=few: [jg.exp(x), x * 2.5, 2.5 - x, x**2, jg.where(x > x, x, x)]) == 0
 
 
+@pytest.mark.parametrize("name", ["logaddexp", "hypot", "cumsum", "sort", "topk", "median", "lgamma", "erfinv"])
+def test_slow_rules_have_kernels_for_any_number_of_elements(usual_bounds: None, name: str) -> None:
+    x = jg.rand(4, 5)
+    arguments = {"logaddexp": (x,), "hypot": (x,), "cumsum": (1,), "topk": (2,)}.get(name, ())
+    assert kernels_made(lambda: getattr(x, name)(*arguments)) == 1
+
+
 def test_bits_are_those_of_a_compiled_step(usual_bounds: None) -> None:
     x = jg.randn(100, 211)
     for function in (jg.exp, jg.erf, jg.tanh, lambda t: jg.softmax(t, 1), lambda t: t.sum(0), lambda t: t @ t.t()):
