@@ -1,6 +1,6 @@
 """Routines of jitgrad's own, which walk the rows of arrays along one dimension: their frame.
 
-Owns: ``RowBuilder``, ``row_routine``, ``row_call``: parameters, units of work, addresses.
+Owns: ``RowBuilder``, ``row_call``: parameters, units of work, addresses.
 Must not know: what is done with a row (``scans.py``, ``sorting.py``).
 
 # Note [Row routines]
@@ -96,19 +96,15 @@ class RowBuilder(FnBuilder):
                 yield self.op(f"add i64 {begin}, {start}"), width
 
 
-def _routine(name: str, dtypes: Sequence[DType], body: Callable[[RowBuilder], None]) -> ArrayRoutine:
+@functools.lru_cache(maxsize=256)
+def _routine(name: str, dtypes: tuple[DType, ...], body: Callable[[RowBuilder], None]) -> ArrayRoutine:
+    """The routine that ``body`` prints. Equal arguments give one object."""
     b = RowBuilder(dtypes)
     body(b)
     text = b.finish("ret i32 0", "internal i32")
     arrays = [RoutineParam("array", d.name, 3) for d in dtypes]
     params = [RoutineParam("unit", "i64"), *arrays, RoutineParam("int", "i64")]
     return ArrayRoutine(name, text, _SYMBOL, params, can_fail=False)
-
-
-@functools.lru_cache(maxsize=256)
-def row_routine(name: str, dtypes: tuple[DType, ...], body: Callable[[RowBuilder], None]) -> ArrayRoutine:
-    """The routine that ``body`` prints. Equal arguments give one object."""
-    return _routine(name, dtypes, body)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -134,5 +130,5 @@ def row_call(
     units = max(1, min(items, _MAX_UNITS, math.ceil(cost / _UNIT_NS)))
     if scratch is not None:
         arrays = (*arrays, ((units, *scratch), int64))
-    routine = row_routine(name, tuple([dtype for _, dtype in arrays]), body)
+    routine = _routine(name, tuple([dtype for _, dtype in arrays]), body)
     return RoutineCall(routine, [s for s, _ in arrays], [d for _, d in arrays], (units,), 1, units, cost)

@@ -199,7 +199,7 @@ def _rank(k: _Order, b: RowBuilder, row: _Row) -> None:
     def at(start: str, index: str) -> str:
         return b.op(f"getelementptr {own}, ptr {start}, i64 {index}")
 
-    def counted(below: str, first: str, is_below: Callable[[str], str], index: str) -> str:
+    def counted(below: str, is_below: Callable[[str], str], index: str) -> str:
         other = b.splat(b.op(f"load {own}, ptr {at(keys, index)}"), own, count)
         one = b.op(f"zext {vector_type(count, 'i1')} {is_below(other)} to {lanes}")
         return b.op(f"add {lanes} {below}, {one}")
@@ -213,12 +213,12 @@ def _rank(k: _Order, b: RowBuilder, row: _Row) -> None:
         mine = b.op(f"load {lanes}, ptr {at(keys, first)}, align {k.dtype.itemsize}")
         ends = b.op(f"add i64 {first}, {count}")
         with b.fold("0", first, 1, [(lanes, "zeroinitializer")]) as (index, below):
-            below[0] = counted(below[0], first, lambda x: b.op(f"icmp ule {lanes} {x}, {mine}"), index)
+            below[0] = counted(below[0], lambda x: b.op(f"icmp ule {lanes} {x}, {mine}"), index)
         for lane in range(count):
             index = b.op(f"add i64 {first}, {lane}")
-            below[0] = counted(below[0], first, functools.partial(_is_before, b, lanes, mine, lane, count), index)
+            below[0] = counted(below[0], functools.partial(_is_before, b, lanes, mine, lane, count), index)
         with b.fold(ends, whole, 1, [(lanes, below[0])]) as (index, below):
-            below[0] = counted(below[0], first, lambda x: b.op(f"icmp ult {lanes} {x}, {mine}"), index)
+            below[0] = counted(below[0], lambda x: b.op(f"icmp ult {lanes} {x}, {mine}"), index)
         b.do(f"store {lanes} {below[0]}, ptr {at(ranks, first)}, align {k.dtype.itemsize}")
     with b.loop("0", b.n) as position:
         rank = b.op(f"load {own}, ptr {at(ranks, position)}")
