@@ -202,3 +202,24 @@ def test_kernels_beyond_the_budget_are_not_loaded(monkeypatch: pytest.MonkeyPatc
     del held[0]
     gc.collect()
     assert call(compile_kernels([constant(7100)])[0].address) == 7100  # idle ones make room
+
+
+_FOLDER_TAKEN_FOR_EMPTY = """
+import importlib.util, os, pkgutil, sys, warnings
+warnings.simplefilter("error")
+import jitgrad as jg
+assert "llvmlite" not in sys.modules
+(folder,) = importlib.util.find_spec("llvmlite").submodule_search_locations
+finder = pkgutil.get_importer(folder)  # as Python leaves it where the system did not let it look into the folder
+finder._path_cache, finder._relaxed_path_cache, finder._path_mtime = set(), set(), os.stat(folder).st_mtime
+step = jg.compile(lambda x: x * 2 + 1)
+print([step(jg.ones(3)).tolist() for _ in range(3)][-1], jg.stats()["compiles"] > 0)
+"""
+
+
+def test_llvm_is_found_in_a_folder_that_was_taken_for_empty(tmp_path: Path) -> None:
+    env = {**os.environ, "JITGRAD_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", _FOLDER_TAKEN_FOR_EMPTY]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "[3.0, 3.0, 3.0] True"

@@ -6,10 +6,9 @@ Owns: the one import of llvmlite.
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
-from jitgrad.lazy import importing
+from jitgrad.lazy import import_late
 from jitgrad.locks import process_lock
 
 __all__ = ["asking_llvm", "binding", "version"]
@@ -21,11 +20,10 @@ asking_llvm = process_lock()
 @functools.cache
 def binding() -> Any:
     """The module ``llvmlite.binding``."""
-    with importing:
-        return importlib.import_module("llvmlite.binding")
+    return import_late("llvmlite.binding")
 
 
 def version() -> str:
     """Of llvmlite and its LLVM, for cache keys."""
     with asking_llvm:
-        return f"{importlib.import_module('llvmlite').__version__}|{binding().llvm_version_info}"
+        return f"{import_late('llvmlite').__version__}|{binding().llvm_version_info}"
