@@ -41,6 +41,7 @@ from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tracer.history import BackwardEvent, History, Returned, SparseSet
 from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
+from jitgrad.tracer.recorder_state import RUNNING
 from jitgrad.tracer.slots import fresh_handle, input_kind
 from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, count_write
@@ -315,6 +316,8 @@ def _checked(recorder: Any, request: BackwardRequest, before: list[_Before], swe
     grads = [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
     _undo(before)
     made = _recorded_by_engine(recorder, request, before)
+    if made is None and len(RUNNING) != 1:  # a call on another thread came between the two
+        raise RuntimeError(OTHER_THREAD)
     assert made is not None, "only a backward without Nodes could be recorded"
     assert grads == [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
     assert made.released == swept.released, (made.released, swept.released)
