@@ -10,7 +10,7 @@ Must not know: what is done with a row (``scans.py``, ``sorting.py``).
 # [outer, n, inner], row-major, where n is the extent of the dimension: ``x.cumsum(1)`` of x[4, 5, 6] walks 24 rows of
 # 5 elements, [4, 5, 6]; ``x.cumsum(-1)`` walks 20 rows, [20, 6, 1]. Rows are shared out among ``units`` of work, of
 # which each takes its part of the items: an item is a row where inner is 1, and else LANES neighbouring rows, which are
-# walked side by side. What is computed does not depend on who computes it.
+# walked side by side; a sort takes rows one by one. What is computed does not depend on who computes it.
 """
 
 from __future__ import annotations
