@@ -1,6 +1,6 @@
 """Parts of the package that are imported when they are first used.
 
-Owns: ``LazyModule``, ``late_names``, ``import_late``, ``importing``.
+Owns: ``LazyModule``, ``BeingImportedError``, ``late_names``, ``import_late``, ``importing``.
 Must not know: which parts.
 
 # Note [Lazy modules]
@@ -19,7 +19,7 @@ from typing import Any
 
 from jitgrad.locks import process_lock
 
-__all__ = ["LazyModule", "import_late", "importing", "late_module", "late_names"]
+__all__ = ["BeingImportedError", "LazyModule", "import_late", "importing", "late_module", "late_names"]
 
 importing = process_lock()
 """Held during a late import. A child that is forked while another thread imports a module can never import it: Python's
@@ -39,14 +39,28 @@ def import_late(name: str) -> Any:
             return importlib.import_module(name)
 
 
+class BeingImportedError(ImportError):
+    """A signal's handler has come in the middle of an import, and needs what that has not made yet."""
+
+
 class LazyModule:
-    """Stands for a module; looking up the first name imports it."""
+    """Stands for a module; looking up the first name imports it.
+
+    Raises:
+        BeingImportedError: the caller has interrupted the module's import.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(import_late(self._name), attribute)
+        module = import_late(self._name)
+        try:
+            return getattr(module, attribute)
+        except AttributeError as error:
+            if getattr(module.__spec__, "_initializing", False):
+                raise BeingImportedError(f"{self._name} is being imported, and has no {attribute!r} yet") from error
+            raise
 
 
 def late_module(

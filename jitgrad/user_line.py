@@ -12,21 +12,21 @@ import warnings
 from types import CodeType, FrameType, TracebackType
 
 __all__ = [
-    "PACKAGE", "WARNED", "OwnErrorsIgnored", "came_between", "is_called_from_outside", "is_warn_always_enabled",
-    "let_through", "set_warn_always", "user_call", "user_line", "warn_of_cycle", "warn_of_missing_grad",
-    "warn_of_number", "warn_once", "warn_user",
+    "INSIDE", "LINES", "PACKAGE", "WARNED", "OwnErrorsIgnored", "came_between", "is_called_from_outside",
+    "is_warn_always_enabled", "let_through", "set_warn_always", "user_call", "user_line", "warn_of_cycle",
+    "warn_of_missing_grad", "warn_of_number", "warn_once", "warn_user",
 ]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-_inside: set[str] = set()
+INSIDE: set[str] = set()
 """Files of jitgrad that were met on a stack: to find one here costs half of what comparing its path does."""
 
 
 def _is_inside(path: str) -> bool:
     if path.startswith(PACKAGE):
-        _inside.add(path)
+        INSIDE.add(path)
         return True
     return False
 
@@ -42,7 +42,7 @@ def is_called_from_outside(end: CodeType) -> bool:
         if code is end:
             return False
         path = code.co_filename
-        if path not in _inside and not _is_inside(path):
+        if path not in INSIDE and not _is_inside(path):
             return True
         frame = frame.f_back
     return False
@@ -94,7 +94,7 @@ class OwnErrorsIgnored:
         return isinstance(error, self._kinds) and not came_between(error, error.__traceback__)
 
 
-_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}
+LINES: dict[tuple[int, int], tuple[CodeType, str]] = {}
 """(id of a function's code, which is kept, instruction) -> where it is: to find its line takes the longer, the longer
 the function, and to hash its code takes it all."""
 _MAX_LINES = 4096
@@ -110,13 +110,13 @@ def user_line(skip: int = 0) -> str:
     while frame is not None:
         code = frame.f_code
         path = code.co_filename
-        if path not in _inside and not _is_inside(path):
+        if path not in INSIDE and not _is_inside(path):
             place = (id(code), frame.f_lasti)
-            found = _lines.get(place)
+            found = LINES.get(place)
             if found is None:
-                if len(_lines) >= _MAX_LINES:
-                    _lines.clear()
-                found = _lines[place] = code, f"{path}:{frame.f_lineno}"
+                if len(LINES) >= _MAX_LINES:
+                    LINES.clear()
+                found = LINES[place] = code, f"{path}:{frame.f_lineno}"
             return found[1]
         frame = frame.f_back  # type: ignore[assignment]
     return ""
@@ -135,7 +135,7 @@ def user_call() -> tuple[str, str]:
     name = ""
     while frame is not None:
         code = frame.f_code
-        if code.co_filename not in _inside and not _is_inside(code.co_filename):
+        if code.co_filename not in INSIDE and not _is_inside(code.co_filename):
             return name, f"{code.co_filename}:{frame.f_lineno}"
         if code.co_name == "__init__":
             name = type(frame.f_locals.get("self")).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutant import mutants_in as _in
 from mutants_of_engine import ENGINE_MUTANTS
+from mutants_of_growth import GROWTH_MUTANTS
 from mutants_of_walks import WALK_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -330,8 +331,8 @@ _LOOKS = _in(
      "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
     ("hits.py", "        elif not older_has_values(recorder, row):\n            return False\n", "",
      "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
-    ("operations.py", "state.grad_enabled or not any([d.is_inexact for d in dtypes])", "state.grad_enabled",
-     "compiled/test_early_checks.py::test_a_sparse_update_is_native"),
+    ("shape_rules.py", "state.grad_enabled or not any([a is not None and a.dtype.is_inexact for a in avals])",
+     "state.grad_enabled", "compiled/test_early_checks.py::test_a_sparse_update_is_native"),
 )  # fmt: skip
 
 _STAND_INS = _in(
@@ -446,4 +447,4 @@ _WITHOUT_NODES = [
 MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *ENGINE_MUTANTS, *_EAGER, *_CODEGEN, *_COMPILED,
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_FIRST_CALLS, *_CPYTHON,
            *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS, *_STAND_INS, *_KERNEL_RUNS, *_WITHOUT_NODES,
-           *WALK_MUTANTS]
+           *WALK_MUTANTS, *GROWTH_MUTANTS]

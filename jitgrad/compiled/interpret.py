@@ -7,7 +7,6 @@ In: a segment, the buffers, the numbers. Out: outputs and writes in their storag
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,13 @@ from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval, row_major
 from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.probe import probe
+from jitgrad.runtime.eager.direct import here, tick
+from jitgrad.runtime.eager.instr_runs import INSTR_RUNS
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
-from jitgrad.runtime.eager.plan import find_plan, plans
-from jitgrad.runtime.eager.quiet import TROUBLES, quiet, run_anyway
+from jitgrad.runtime.eager.plan import find_plan
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
+from jitgrad.user_line import let_through
 
 __all__ = ["compute", "replay_error", "run_without_kernels", "store"]
 
@@ -71,37 +72,6 @@ def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[A
     return [own(r, row_major(a), arrays) for r, a in zip(results, instr.avals, strict=True)]
 
 
-def _compute_plainly(instr: Instr, arrays: list[Any]) -> Any:
-    """``compute`` in a straight line, where eager execution has met an operation on one or two such operands.
-
-    None if it has not, or if it is anything else.
-    """
-    avals = instr.input_avals
-    try:
-        if len(avals) == 2:
-            first, second = avals
-            kinds = (type(arrays[0]) if first is None else first, type(arrays[1]) if second is None else second)
-            plan = plans.get((instr.op, instr.params, *kinds))
-        elif len(avals) == 1:
-            plan = plans.get((instr.op, instr.params, avals[0]))
-        else:
-            return None
-    except TypeError:  # a parameter that cannot be hashed
-        return None
-    if plan is None or not plan.is_plain or probe.session is not None:
-        return None
-    for nr, aval in enumerate(avals):
-        if aval is None:
-            arrays[nr] = plan.constant(arrays[nr])
-    if plan.has_kernel:
-        return plan.run_anyhow(arrays)
-    try:
-        result = quiet.run(plan.function, *arrays, *plan.params)
-    except TROUBLES as error:
-        result = run_anyway(error, plan.function, *arrays, *plan.params)
-    return result if plan.is_exact else own(result, plan.aval, arrays)
-
-
 def _copied_views(instr: Instr, array: Any) -> list[Any]:
     """The window over a row-major source, whatever layout the recorded one had."""
     source = np.ascontiguousarray(array)
@@ -135,32 +105,49 @@ def _interpret(segment: Segment, buffers: Buffers, scalars: Numbers) -> dict[int
     for vid, aval in segment.inputs.items():
         array = buffers[vid].array(aval)
         values[vid] = array.copy() if is_written else array
-    for instr, dead in zip(segment.instrs, _last_uses(segment), strict=True):
+    layouts: dict[int, Aval | None] = {} if is_written else dict(segment.inputs)
+    if not INSTR_RUNS.is_native():
+        tick(len(segment.instrs))
+    instrs, dead, at = segment.instrs, _last_uses(segment), [0]
+    while True:
+        if probe.session is None:
+            _run_usual(instrs, dead, (values, layouts, scalars), at)
+        if at[0] == len(instrs):
+            return values
+        instr, gone = instrs[at[0]], dead[at[0]]
         try:
-            arrays = [
-                values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
-            ]
-        except KeyError:
-            raise RuntimeError(OTHER_THREAD) from None
-        try:
-            result = _compute_plainly(instr, arrays)
-            if result is not None:
-                values[instr.outputs[0]] = result
-                for vid in dead:
-                    values.pop(vid, None)
-                continue
-            if instr.op is COPY_SLICES and instr.inputs[0] in dead and instr.inputs[0] not in segment.inputs:
-                results = [_written(arrays[0], arrays[1], *instr.params)]
-            else:
-                results = compute(instr, arrays)
+            results = _run_one(segment, instr, gone, values, scalars)
         except Exception as error:
             _keep_computed(segment, values, buffers)
             error.add_note(f"in jitgrad operation {instr.op.name!r}, recorded at {instr.where or 'a backward'}")
             raise
-        values.update(zip(instr.outputs, results, strict=True))
-        for vid in dead:
+        for vid, result, aval in zip(instr.outputs, results, instr.avals, strict=True):
+            values[vid] = result
+            layouts[vid] = row_major(aval) if result.flags.c_contiguous else None
+        for vid in gone:
             values.pop(vid, None)
-    return values
+        at[0] += 1
+
+
+def _run_usual(instrs: list[Instr], dead: list[list[int]], tables: tuple[Any, ...], at: list[int]) -> None:
+    """``run_usual``. What raises is run again by ``_run_one``: its errors are those of eager mode."""
+    try:
+        INSTR_RUNS.run_usual(here.here, instrs, dead, tables, at)
+    except Exception as error:
+        let_through(error)
+
+
+def _run_one(segment: Segment, instr: Instr, dead: list[int], values: dict[int, Any], scalars: Numbers) -> list[Any]:
+    """The results of any instruction."""
+    try:
+        arrays = [
+            values[x] if type(x) is int else x.value if type(x) is Const else scalars[x.slot] for x in instr.inputs
+        ]
+    except KeyError:
+        raise RuntimeError(OTHER_THREAD) from None
+    if instr.op is COPY_SLICES and instr.inputs[0] in dead and instr.inputs[0] not in segment.inputs:
+        return [_written(arrays[0], arrays[1], *instr.params)]
+    return compute(instr, arrays)
 
 
 def _written(whole: Any, part: Any, base: Aval, view: Aval) -> Any:
@@ -181,33 +168,16 @@ def _last_uses(segment: Segment) -> list[list[int]]:
     the storage holds it.
     """
     needed: set[int] = {*segment.outputs, *(vid for vid, _ in segment.writes)}
-    made_by: dict[int, list[int]] = {}  # the value that replaces it -> values
+    made_by: dict[int, tuple[int, ...]] = {}  # the value that replaces it -> values
     latest: dict[int, int] = {}
     for vid, owner in segment.write_log:
         if owner in latest and latest[owner] != vid:
-            made_by.setdefault(vid, []).append(latest[owner])
+            made_by[vid] = (*made_by.get(vid, ()), latest[owner])
         latest[owner] = vid
     needed.update(latest.values())
-    dead: list[list[int]] = []
-    for instr in reversed(segment.instrs):
-        used: list[int] = []
-        dead.append(used)
-        if made_by:
-            for vid in instr.outputs:
-                _note_uses(made_by.get(vid, ()), needed, used)
-        _note_uses(instr.inputs, needed, used)
-        for vid in instr.outputs:
-            if vid not in needed:
-                used.append(vid)
+    dead = INSTR_RUNS.last_uses(segment.instrs, needed, made_by)
     dead.reverse()
     return dead
-
-
-def _note_uses(operands: Iterable[Any], needed: set[int], used: list[int]) -> None:
-    for x in operands:
-        if type(x) is int and x not in needed:
-            needed.add(x)
-            used.append(x)
 
 
 def _keep_computed(segment: Segment, values: dict[int, Any], buffers: Buffers) -> None:

@@ -27,6 +27,7 @@ from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager.instr_runs import INSTR_RUNS, PYTHONS_INSTR_RUNS
 from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, run_kernel, run_step
 from jitgrad.runtime.eager.quiet import has_context
 from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
@@ -75,6 +76,7 @@ def pythons_form() -> Iterator[None]:
         plain_graph.PLAIN.use(plain_graph.run_plain, plain_graph.run_wanted)
         MAKERS.use(PYTHONS_MAKERS)
         RUNS.use(PYTHONS_RUNS)
+        INSTR_RUNS.use(PYTHONS_INSTR_RUNS)
     try:
         yield
     finally:
@@ -87,6 +89,7 @@ def _activate(functions: dict[str, Any]) -> None:
     plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
     MAKERS.use(functions)
     RUNS.use(functions)
+    INSTR_RUNS.use(functions)
 
 
 _code = NativeCode(install)
@@ -107,7 +110,7 @@ def _install() -> None:
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted, *PYTHONS_MAKERS.values()]
-    called += [run_kernel, run_step]
+    called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values()]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)

@@ -44,7 +44,9 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.same: ("same", "bool", ("obj", "obj")),
     primitives.take_last: ("take_last", "new", ("obj",)),
     primitives.take_out: ("take_out", "none", ("obj", "obj")),
+    primitives.this_frame: ("this_frame", "new", ()),
     primitives.thread_dict: ("thread_dict", "lasting or an error", ("obj",)),
+    primitives.untrack: ("untrack", "none", ("obj",)),
     primitives.within: ("within", "bool", ("int", "int", "int", "int", "int")),
 }
 """Python function -> (symbol, kind of the result, or ``"none"``, ``"new"``, ``"lasting"`` and the like, kinds of the

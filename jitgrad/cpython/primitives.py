@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -82,7 +83,9 @@ __all__ = [
     "same",
     "take_last",
     "take_out",
+    "this_frame",
     "thread_dict",
+    "untrack",
     "within",
 ]
 
@@ -272,6 +275,18 @@ def call_inside(context: Any, function: Any, args: tuple[Any, ...]) -> Any:
         if "cannot enter context" not in str(error):
             raise
     return None
+
+
+def this_frame() -> Any:
+    """The frame that has called the caller; where native code runs, the innermost one of Python.
+
+    Not the caller's own: a variable of it that refers to it would keep alive what the frames before it hold.
+    """
+    return sys._getframe(2)
+
+
+def untrack(obj: Any) -> None:
+    """Nothing that an object refers to, now or later, leads back to it: the collector of cycles may pass it over."""
 
 
 def is_hashable(x: Any) -> bool:

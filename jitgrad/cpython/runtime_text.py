@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython.attempt_text import attempt_text
+from jitgrad.cpython.frame_text import frame_text
 from jitgrad.cpython.inside_text import inside_text
 from jitgrad.cpython.ints_text import ints_text
 from jitgrad.cpython.layout import ITEMS, LIST_ALLOCATED, LIST_ITEMS, SIZE, TYPE
@@ -219,6 +220,7 @@ def runtime_text(module: ModuleText, driver_word: str, wiped: dict[str, int], st
         f"define internal ptr @blank(ptr %cls) nounwind {{\n  %f = {load('PyType_GenericAlloc')}\n"
         "  %new = call ptr %f(ptr %cls, i64 0)\n  ret ptr %new\n}"
     )
+    parts.append(frame_text(module))
     parts += [ints_text(module), _NEW_COUNTER, attempt_text(module), inside_text(module)]
     parts.append(
         f"define internal i64 @run_driver(i64 %record) nounwind {{\n  %driver = {driver_word}\n"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.cpython.primitives import once_per_call
 from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.tracer.graph import Instr, Segment
 from jitgrad.tracer.history import EndEvent, History
+from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.tracer.slots import has_node
 from jitgrad.tracer.view_hits import assignments
@@ -158,17 +160,41 @@ def _has_integers(instr: Instr) -> bool:
     return any(a is not None and not a.dtype.is_floating_point for a in instr.input_avals)
 
 
+@once_per_call
+def needed_instrs(instrs: list[Any], start: int, wanted: set[Any], made: set[Any]) -> Any:
+    """The instructions from one on that wanted values need, last to first.
+
+    Args:
+        instrs: of a path.
+        start: the first one that counts.
+        wanted: value ids; what these instructions read is added.
+        made: gets the value ids of their results.
+    """
+    found: list[Any] = []
+    i = len(instrs) - 1
+    while i >= start:
+        instr: Instr = instrs[i]
+        is_needed = False
+        for vid in instr.outputs:
+            if vid in wanted:
+                is_needed = True
+        if is_needed:
+            found.append(instr)
+            for vid in instr.outputs:
+                made.add(vid)
+            for x in instr.inputs:
+                if type(x) is int:
+                    wanted.add(x)
+        i -= 1
+    return found
+
+
 def _segment(history: History, outputs: tuple[int, ...], writes: tuple[tuple[int, int], ...]) -> Segment:
     """The instructions that the outputs and writes need, in order, with the inputs that those need."""
     wanted = set(outputs) | {vid for vid, _ in writes}
-    instrs: list[Instr] = []
-    for instr in reversed(history.instrs[history.start :]):
-        if wanted.isdisjoint(instr.outputs):
-            continue
-        instrs.append(instr)
-        wanted.update([v for v in instr.inputs if type(v) is int])
+    made: set[int] = set()
+    instrs = HOT.needed_instrs(history.instrs, history.start, wanted, made)
     instrs.reverse()
-    made = {vid for instr in instrs for vid in instr.outputs}
     wanted.update(owner for _, owner in writes)
     inputs = {vid: history.aval_of(vid) for vid in sorted(wanted - made)}
     return Segment(instrs, inputs, outputs, writes, tuple(history.write_log))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from jitgrad.cpython.primitives import once_per_call
 from jitgrad.errors import OTHER_THREAD
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.strided import COPY_SLICES
@@ -39,6 +40,7 @@ __all__ = [
     "SaversEvent",
     "UpdateEvent",
     "ViewStep",
+    "add_views",
 ]
 
 RETURNED = "the function returned"
@@ -416,6 +418,21 @@ class EndEvent:
         history.end = self
 
 
+@once_per_call
+def add_views(history: History, instr: Instr) -> None:
+    """Where the results of the newest instruction are, which is a view."""
+    operands: tuple = instr.inputs  # type: ignore[type-arg]
+    source = operands[0]
+    home = history.homes.get(source)
+    shares: list = history.shares.get(source)  # type: ignore[type-arg, assignment]
+    if shares is None:
+        shares = []
+        history.shares[source] = shares
+    for vid in instr.outputs:
+        history.homes[vid] = source if home is None else home
+        shares.append((len(history.instrs), vid))
+
+
 @struct
 class History:
     """The state that a path's events add up to.
@@ -543,21 +560,10 @@ class History:
             self.defs[vid] = (instr, nr)
         self.here.update(outputs)
         if op.is_view:
-            source = instr.inputs[0]
-            home, shares = self.home(source), self.shares.setdefault(source, [])
-            for vid in outputs:
-                self.homes[vid] = home
-                shares.append((len(self.instrs), vid))
+            add_views(self, instr)
         elif op is COPY_SLICES:
             self.parts[instr.inputs[1]] = outputs[0]
             self.shares.setdefault(outputs[0], []).append((len(self.instrs), instr.inputs[1]))
-
-    def add_plain(self, instr: Instr) -> None:
-        """``add`` of an operation with one result, which is no view and no write."""
-        vid = instr.outputs[0]
-        self.instrs.append(instr)
-        self.defs[vid] = (instr, 0)
-        self.here.add(vid)
 
     @staticmethod
     def replay(tip: TrieNode) -> History:

@@ -29,6 +29,7 @@ from jitgrad.cpython.primitives import (
     new_handle,
     once_per_call,
     optimized,
+    packed_rest,
     same,
     take_out,
     within,
@@ -38,7 +39,8 @@ from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.keys import IN, LEAF, MARK, PLAIN
+from jitgrad.tracer.growth import grow
+from jitgrad.tracer.keys import IN, LEAF, MARK, MISSED, PLAIN, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import catch_up, memory_of, note_source
@@ -76,12 +78,6 @@ __all__ = [
     "takes_all",
     "through_door",
 ]  # fmt: skip
-
-Args = tuple[Any, ...]
-"""Arguments of a call; in native code a C array."""
-
-MISSED: Any = type("Missed", (), {"__repr__": lambda self: "MISSED"})()
-"""What a hit returns that is none."""
 
 MAX_SIBLINGS = 16
 
@@ -326,7 +322,9 @@ def hit_binary(recorder: RecorderState, op: Any, a: Any, b: Any) -> Any:
     if not (is_operand(recorder, a) and is_operand(recorder, b)):
         return MISSED
     node: TrieNode = find_binary(recorder.node, op, a, b)
-    if node is None or not node.is_simple or node.is_view:
+    if node is None:
+        return grow(recorder, op, (a, b), ())
+    if not node.is_simple or node.is_view:
         return MISSED
     if not is_atomic() and not (is_ours(recorder, a) and is_ours(recorder, b)):
         return MISSED
@@ -430,6 +428,15 @@ def several_handles(recorder: RecorderState, node: TrieNode, source: Any) -> Any
     return tuple(made)
 
 
+@once_per_call
+def first_of(args: Args, count: int) -> tuple:
+    """The first arguments."""
+    items: list = []
+    for i in range(count):
+        items.append(args[i])
+    return tuple(items)
+
+
 @optimized
 def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     """``op(*args)``: operands, then params."""
@@ -439,7 +446,10 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     for i in range(count):
         if not is_operand(recorder, args[i]):
             return MISSED
-    return follow(recorder, find(recorder.node, op, args, count), args, count)
+    node: TrieNode = find(recorder.node, op, args, count)
+    if node is None:
+        return grow(recorder, op, first_of(args, count), packed_rest(args, count))
+    return follow(recorder, node, args, count)
 
 
 @optimized

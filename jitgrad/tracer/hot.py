@@ -38,6 +38,7 @@ class Hot:
         "living",
         "may_let_go",
         "move",
+        "needed_instrs",
         "note_source",
         "put_away",
         "runs_now",
@@ -67,6 +68,7 @@ class Hot:
     living: Callable[..., list[Any]]
     may_let_go: Callable[..., bool]
     move: Callable[..., None]
+    needed_instrs: Callable[..., list[Any]]
     note_source: Callable[..., None]
     put_away: Callable[..., None]
     runs_now: Callable[..., bool]

@@ -33,6 +33,7 @@ Must not know: how keys are compared (``hits.py``), what events do (``history.py
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 __all__ = [
     "AFRESH",
@@ -53,6 +54,7 @@ __all__ = [
     "LEAF",
     "LEAF_MARK",
     "MARK",
+    "MISSED",
     "NODE",
     "OUTSIDE",
     "PENDING",
@@ -65,9 +67,16 @@ __all__ = [
     "VIEW",
     "WINDOW",
     "WRITE",
+    "Args",
     "Filling",
     "InputKind",
 ]
+
+Args = tuple[Any, ...]
+"""Arguments of a call; in native code a C array."""
+
+MISSED: Any = type("Missed", (), {"__repr__": lambda self: "MISSED"})()
+"""What a hit returns that is none."""
 
 IN, ALIAS, JOIN, WRITE, UPDATE = "<in>", "<alias>", "<join>", "<write>", "<update>"
 WINDOW, AFRESH, THROUGH = "<window>", "<afresh>", "<through>"

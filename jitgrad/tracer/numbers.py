@@ -27,18 +27,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.cpython.primitives import once_per_call
 from jitgrad.dtypes import float32, float64
 from jitgrad.events import bump, log
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Const, RuntimeScalar
 from jitgrad.tracer.trie import TrieNode, forget_calls
 
-__all__ = ["FITTED", "Mark", "NumberKeys", "first_constants", "is_number", "number_key", "quick_ids"]
+__all__ = ["FITTED", "Mark", "NumberKeys", "NumberRow", "is_fitted", "is_number", "known_number", "number_key",
+           "quick_ids"]  # fmt: skip
 
 _STATIC = frozenset({"pow", "float_power"})
 _RUNTIME = "<run-time>"
-_FITTING = frozenset(
+_FITTING = set(
     "add_scaled clamp clamp_high clamp_low clamp_max clamp_min copy fill floor_divide fmod full full_like index_fill "
     "masked_fill remainder scatter sub_scaled where".split()
 )
@@ -73,11 +76,18 @@ def _promotable(op: Op, value: Any) -> bool:
     return op.name not in _STATIC and type(value) in (int, float)
 
 
-def _is_fitted(op: Op, inputs: tuple[Any, ...]) -> bool:
+@once_per_call
+def is_fitted(op: Op, inputs: tuple) -> bool:  # type: ignore[type-arg]
     """Whether the operation refuses numbers that its dtype does not hold, and this is a small one."""
-    if op.name not in _FITTING:
+    names: set[str] = _FITTING
+    if op.name not in names:
         return False
-    return not any(isinstance(x, TensorBase) and x._aval.dtype in (float32, float64) for x in inputs)
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            aval: Aval = x._aval
+            if aval.dtype is float32 or aval.dtype is float64:
+                return False
+    return True
 
 
 def quick_ids(op: Op, inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
@@ -89,31 +99,31 @@ def quick_ids(op: Op, inputs: Any, ids: Any, hidden: Any) -> tuple[Any, ...]:
         ids: per operand, its value id if it is a tensor.
         hidden: per operand, whether it is a number that is a run-time scalar.
     """
-    is_fitted = _is_fitted(op, inputs)
+    is_small = is_fitted(op, inputs)
     return tuple(
         [
-            vid if type(vid) is int else (x,) if not is_scalar else FITTED if is_fitted else type(x)
+            vid if type(vid) is int else (x,) if not is_scalar else FITTED if is_small else type(x)
             for x, vid, is_scalar in zip(inputs, ids, hidden, strict=True)
         ]
     )
 
 
-def _kind(value: Any, is_fitted: bool) -> Any:
+def _kind(value: Any, is_small: bool) -> Any:
     """What the key says of a number that may be an argument: its class, and for some operations how large it is."""
     own = type(value)
     if own not in (int, float) or -_LIMITS[0] < value < _LIMITS[0]:
         return own
     if own is int and not -(1 << 63) <= value < 1 << 63:
         return own, value
-    if not is_fitted:
+    if not is_small:
         return own
     return own, value != value, value < 0, bisect.bisect_right(_LIMITS, abs(value))
 
 
 def _blind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any) -> Any:
     """The key without the numbers' values."""
-    is_fitted = _is_fitted(op, inputs)
-    return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else _kind(x, is_fitted) for x in inputs]), params)
+    is_small = is_fitted(op, inputs)
+    return (prefix, op, tuple([x._vid if isinstance(x, TensorBase) else _kind(x, is_small) for x in inputs]), params)
 
 
 def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
@@ -123,44 +133,50 @@ def _masked(blind: Any, inputs: tuple[Any, ...], mask: tuple[bool, ...]) -> Any:
     return (blind, tuple(values))
 
 
-_constants: dict[tuple[Any, type], tuple[Const, tuple[Any]]] = {}
-"""A number as ids have it -> it as an operand, and as ``TrieNode.ids`` have it: loops repeat their numbers."""
-_MAX_CONSTANTS = 1024
+class NumberRow:
+    """What is known of a number that is a constant where it is met: loops repeat their numbers.
+
+    Attributes:
+        key: as keys have it.
+        constant: as an operand of an instruction.
+        quick: as ``TrieNode.ids`` have it.
+        kind, small_kind: ``_kind``, of an operation that does not refuse it, and of one that may.
+    """
+
+    __slots__ = ("constant", "key", "kind", "quick", "small_kind")
+
+    key: tuple[Any, type]
+    constant: Const
+    quick: tuple[Any]
+    kind: Any
+    small_kind: Any
+
+    def __init__(self, x: int | float) -> None:
+        self.key = (number_key(x), type(x))
+        self.constant, self.quick = Const(x), (x,)
+        self.kind, self.small_kind = _kind(x, False), _kind(x, True)
 
 
-def _constant(vid: tuple[Any, type], x: Any) -> tuple[Const, tuple[Any]]:
-    if len(_constants) >= _MAX_CONSTANTS:
-        _constants.clear()
-    found = _constants[vid] = Const(x), (x,)
+_rows: dict[tuple[Any, type], NumberRow] = {}
+_MAX_ROWS = 1024
+
+
+def _number_row(x: Any) -> NumberRow | None:
+    """What is to be known of a number; None: it is one of several that compare equal, or none."""
+    if type(x) not in (int, float) or x != x or (x == 0 and type(x) is float):
+        return None
+    if len(_rows) >= _MAX_ROWS:
+        _rows.clear()
+    found = _rows[x, type(x)] = NumberRow(x)
     return found
 
 
-def first_constants(
-    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], ids: tuple[Any, ...], key: Any
-) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[Any, tuple[Any, ...]]]:
-    """Of an operation where no number was met before, so that its own are constants.
-
-    Returns:
-        (the operands of its instruction, ``TrieNode.ids`` of its node, ``TrieNode.seen`` of the parent).
-    """
-    operands: list[Any] = []
-    quick: list[Any] = []
-    kinds: list[Any] = []
-    numbers: list[Any] = []
-    is_fitted = _is_fitted(op, inputs)
-    for x, vid in zip(inputs, ids, strict=True):
-        if type(vid) is int:
-            operands.append(vid)
-            quick.append(vid)
-            kinds.append(vid)
-            numbers.append(None)
-        else:
-            constant, known = _constants.get(vid) or _constant(vid, x)
-            operands.append(constant)
-            quick.append(known)
-            kinds.append(_kind(x, is_fitted))
-            numbers.append(x)
-    return tuple(operands), tuple(quick), {(None, op, tuple(kinds), params): (tuple(numbers), key)}
+@once_per_call
+def known_number(x: Any) -> NumberRow | None:
+    """What is known of a number; None: it must be looked at with care."""
+    rows: dict = _rows  # type: ignore[type-arg]
+    found = rows.get((x, type(x)))
+    return _number_row(x) if found is None else found
 
 
 class NumberKeys:
@@ -204,7 +220,7 @@ class NumberKeys:
         """(operands of the new instruction, its key, the run-time scalars it adds, what to remember)."""
         if tuple not in map(type, ids):
             return tuple(ids), key, (), None
-        is_fitted = _is_fitted(op, inputs)
+        is_small = is_fitted(op, inputs)
         fresh: list[Any] = []
         operands: list[Any] = []
         numbers: list[Any] = []
@@ -213,7 +229,7 @@ class NumberKeys:
             is_number = type(vid) is tuple
             operands.append(Const(x) if is_number else vid)
             numbers.append(x if is_number else None)
-            blind_ids.append(_kind(x, is_fitted) if is_number else vid)
+            blind_ids.append(_kind(x, is_small) if is_number else vid)
         blind = (prefix, op, tuple(blind_ids), params)
         mask = self._mask(recorder.node, op, blind, inputs)
         if True in mask:

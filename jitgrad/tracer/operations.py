@@ -20,13 +20,11 @@ from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.early_checks import may_hits_look, must_pause, must_raise_now
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import OpEvent, PlainEvent
-from jitgrad.tracer.long_calls import is_too_long, must_leave, stop_recording
-from jitgrad.tracer.numbers import first_constants, quick_ids
+from jitgrad.tracer.long_calls import must_leave, stop_recording
+from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
-from jitgrad.tracer.shape_rules import Kind, has_no_place, known_kind, name_line
-from jitgrad.tracer.trie import SEVERAL, TRACKED, UNTRACKED, TrieNode
-from jitgrad.user_line import user_line
-from jitgrad.version_counter import inference_tensors
+from jitgrad.tracer.shape_rules import has_no_place, kind_of, known_kind, name_line
+from jitgrad.tracer.trie import TrieNode
 
 __all__ = ["Operations"]
 
@@ -60,10 +58,7 @@ class Operations:
         if node is None and numeric and recorder.node.masks:
             node = self._path.numbers.promoted_hit(recorder, op, inputs, params)
         if node is None:
-            kind = known_kind(op, inputs, params)
-            if kind is not None and kind.is_plain and self._is_usual():
-                return self._grow_plain(op, inputs, params, ids, key, numeric, kind)
-            return self._grow(op, inputs, params, ids, key, kind)
+            return self._grow(op, inputs, params, ids, key)
         return self._apply_special(op, node, inputs, params, ids, key)
 
     def _apply_special(
@@ -133,49 +128,6 @@ class Operations:
         recorder.handles.append(out)
         return out
 
-    def _is_usual(self) -> bool:
-        """Whether the path goes on from where its history is, without old numbers beside it, and may grow here."""
-        path = self._path
-        parent: TrieNode = self._recorder.node
-        history, numbers = path.history, path.numbers
-        return (
-            history is not None
-            and history.tip is parent
-            and parent.seen is None
-            and numbers.shadow is None
-            and not is_too_long(self._recorder)
-            and history.length() + 1 < path.segment_limit
-            and not inference_tensors
-        )
-
-    def _grow_plain(
-        self,
-        op: Op,
-        inputs: tuple[Any, ...],
-        params: tuple[Any, ...],
-        ids: tuple[Any, ...],
-        key: Any,
-        numeric: bool,
-        kind: Kind,
-    ) -> Any:
-        """``_grow`` in a straight line, of an operation of a known kind; most are like that where a path is new."""
-        recorder, path = self._recorder, self._path
-        parent = recorder.node
-        operands = quick = ids
-        if numeric:
-            operands, quick, parent.seen = first_constants(op, inputs, params, ids, key)
-        vid = parent.next_vid
-        instr = Instr(
-            op, operands, params, (vid,), kind.avals, kind.in_avals, kind.joins, kind.needs, user_line(_DEPTH)
-        )
-        node = path.grow(key, PlainEvent(instr), 1)
-        node.vid, node.aval, node.requires_grad = vid, kind.avals[0], kind.requires_grad
-        node.op, node.params, node.ids, node.param_types = op, params, quick, kind.param_types
-        node.is_simple = True
-        path.publish_plain(node, instr)
-        recorder.node = node
-        return self.handle(vid, node.aval, node.requires_grad)
-
     def _grow(
         self,
         op: Op,
@@ -183,13 +135,13 @@ class Operations:
         params: tuple[Any, ...],
         ids: tuple[Any, ...],
         key: Any,
-        kind: Kind | None = None,
     ) -> Any:
         """Record an operation for the first time. Raises what eager execution would, leaving no trace of it."""
         recorder, path = self._recorder, self._path
         if must_leave(recorder):
             stop_recording(recorder)
             return door.apply(op, *((inputs,) if op.num_inputs < 0 else inputs), *params)
+        kind = known_kind(op, inputs, params)
         if has_no_place(op, inputs, params) if kind is None else kind.is_outside:
             operands = (inputs,) if op.num_inputs < 0 else inputs
             return recorder.outside(recorder.backend.apply_elsewhere, op, *operands, *params)
@@ -216,12 +168,9 @@ class Operations:
             event.ends_segment = True
         if params and any([type(p) in (float, bool) for p in params]):
             node.param_types = tuple(map(type, params))
-        node.op, node.params, node.is_view = op, params, op.is_view and not op.is_unseen
+        kind = kind_of(op, inputs, params)
+        node.op, node.params, node.is_view, node.window = op, params, kind.is_view, kind.window
         node.ids = quick_ids(op, inputs, ids, mark.mask) if mark is not None else ids
-        if op.is_view and op.has_base:
-            dtypes = [a.dtype for a in (aval, *instr.input_avals) if a is not None]
-            is_free = state.grad_enabled or not any([d.is_inexact for d in dtypes])  # integers never join a graph
-            node.window = SEVERAL if several else TRACKED if is_free else UNTRACKED
         self._let_hits_make(node, op, instr, inputs)
         path.publish(node, event, mark)
         recorder.scalars.extend(fresh_scalars)

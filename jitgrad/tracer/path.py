@@ -35,19 +35,26 @@ class Path:
         new_values: how many values this call has recorded that no call had before.
         numbers: finds and makes events with Python numbers.
         segment_limit: how many operations a segment may have.
+        is_quiet: nobody reads of single misses, as far as was asked when the first one came.
     """
 
-    __slots__ = ("__weakref__", "_recorder", "_trie", "history", "misses", "new_values", "numbers", "segment_limit")
+    __slots__ = (
+        "__weakref__", "_recorder", "_trie", "history", "is_quiet", "misses", "new_values", "numbers", "segment_limit",
+    )  # fmt: skip
 
     history: History | None
+    is_quiet: bool
     misses: int
     new_values: int
+    numbers: NumberKeys
+    segment_limit: int
 
     def __init__(self, recorder: Any, trie: Trie, segment_limit: int) -> None:
         self._recorder = recorder
         self._trie = trie
         self.history = None
         self.misses = self.new_values = 0
+        self.is_quiet = False
         self.numbers = NumberKeys()
         self.segment_limit = segment_limit
 
@@ -56,6 +63,7 @@ class Path:
         history, node = self.history, self._recorder.node
         if history is None:
             collect_seldom(self)
+            self.is_quiet = not is_logged("record")
             history = self.history = History()
         if history.tip is not node:
             self.history = None  # until it has caught up: a signal's handler that raises leaves no half of an event
@@ -96,20 +104,6 @@ class Path:
             self.numbers.follow(node, mark)
         log("record", "miss: %s", node.key)
         return Trie.publish(node)
-
-    def publish_plain(self, node: TrieNode, instr: Instr) -> None:
-        """``publish`` of a new operation with one result of its own memory, at the history's tip; no numbers moved."""
-        history = self.history
-        assert history is not None
-        self.history = None  # as in ``live``
-        history.add_plain(instr)
-        history.tip = node
-        self.history = history
-        self.misses += 1
-        self.new_values += 1
-        if is_logged("record"):
-            log("record", "miss: %s", node.key)
-        Trie.publish(node)
 
     def pause(self, key: Any, event: Any, mark: Any) -> TrieNode:
         """Make an event findable that no path goes through."""

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.cpython.primitives import once_per_call
 from jitgrad.devices import Device
 from jitgrad.dtypes import FLOATING, DType, on_new_default
 from jitgrad.ops.aval import Aval, check_allocatable
+from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import OPS, Op
 from jitgrad.ops.view_grads import is_inside
 from jitgrad.state import state
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, ViewKind
 from jitgrad.user_line import user_line
 
-__all__ = ["Kind", "gives_complex", "has_no_place", "kind_of", "known_avals", "known_kind", "name_line", "out_avals_of"]
+__all__ = ["Kind", "gives_complex", "has_no_place", "kind_key", "kind_of", "kinds", "known_avals", "known_kind",
+           "name_line", "out_avals_of"]  # fmt: skip
 
 _AS_STRIDED = OPS["as_strided"]
 _MAX_KNOWN = 4096
@@ -60,7 +64,9 @@ class Kind:
         joins: whether the operation has a place in the graph.
         requires_grad: whether the (first) result does.
         is_outside: the results have no place in a trace.
-        is_plain: one result, which is no view, and nothing that depends on values: no second look is needed.
+        is_plain: one result, and nothing that depends on values: no second look is needed.
+        is_view: the result is a view of the first operand, as far as anybody sees.
+        window: what such a view is to the graph.
         param_types: of the params, where equal ones of other types would mean something else; else None.
     """
 
@@ -72,34 +78,40 @@ class Kind:
     requires_grad: bool
     is_outside: bool
     is_plain: bool
+    is_view: bool
+    window: ViewKind
     param_types: tuple[type, ...] | None
 
 
-_kinds: dict[tuple[Any, ...], Kind] = {}
-on_new_default.append(_kinds.clear)
+kinds: dict[tuple[Any, ...], Kind] = {}
+"""``kind_key`` -> what ``kind_of`` has said."""
+on_new_default.append(kinds.clear)
 
 
-def _kind_key(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(inputs) == 2 and not params:
-        x, y = inputs
-        if isinstance(x, TensorBase) and isinstance(y, TensorBase):
-            return (op, state.grad_enabled, x._aval, x._requires_grad, y._aval, y._requires_grad)
-    key: list[Any] = [op, params, state.grad_enabled]
+@once_per_call
+def kind_key(op: Op, is_enabled: Any, inputs: tuple, params: tuple) -> Any:  # type: ignore[type-arg]
+    """All that a ``Kind`` depends on. is_enabled: the grad mode."""
+    key: list = []  # type: ignore[type-arg]
+    key.append(op)
+    key.append(params)
+    key.append(is_enabled)
     for x in inputs:
         if isinstance(x, TensorBase):
             key.append(x._aval)
             key.append(x._requires_grad)
+        elif type(x) is float or type(x) is int or type(x) is bool:
+            key.append((type(x), x))
         else:
-            key.append(_number(x))
-    if params:  # equal ones may differ in type: 1, 1.0, True
-        key.extend(map(type, params))
+            key.append(type(x))
+    for param in params:
+        key.append(type(param))  # equal ones may differ in type: 1, 1.0, True
     return tuple(key)
 
 
 def known_kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind | None:
     """What ``kind_of`` has said of such operands before; None if it has not been asked."""
     try:
-        return _kinds.get(_kind_key(op, inputs, params))
+        return kinds.get(kind_key(op, state.grad_enabled, inputs, params))
     except TypeError:  # a parameter that cannot be hashed
         return None
 
@@ -112,26 +124,38 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     avals, several = known_avals(op, inputs, params)
     needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
     joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
+    in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
     is_outside = has_no_place(op, inputs, params)
-    is_fixed = not (several or op.is_view or op.checks_values or op.checks_reals or op.is_update)
+    window = _window(op, several, (avals[0], *in_avals)) if avals else DETACHED
+    is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES
     found = Kind(
         avals,
         several,
-        tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs]),
+        in_avals,
         needs,
         joins,
         joins and avals[0].dtype.category is FLOATING,
         is_outside,
-        is_fixed and op.num_inputs > 0 and not is_outside,
+        op.num_inputs > 0 and not (is_special or is_outside or window is UNTRACKED),
+        op.is_view and not op.is_unseen,
+        window,
         tuple(map(type, params)) if any([type(p) in (float, bool) for p in params]) else None,
     )
     try:
-        if len(_kinds) >= _MAX_KNOWN:
-            _kinds.clear()
-        _kinds[_kind_key(op, inputs, params)] = found
+        if len(kinds) >= _MAX_KNOWN:
+            kinds.clear()
+        kinds[kind_key(op, state.grad_enabled, inputs, params)] = found
     except TypeError:
         pass
     return found
+
+
+def _window(op: Op, several: bool, avals: tuple[Aval | None, ...]) -> ViewKind:
+    """What a view is to the graph. Integers never join one."""
+    if not (op.is_view and op.has_base):
+        return DETACHED
+    is_free = state.grad_enabled or not any([a is not None and a.dtype.is_inexact for a in avals])
+    return SEVERAL if several else TRACKED if is_free else UNTRACKED
 
 
 def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[tuple[Aval, ...], bool]:

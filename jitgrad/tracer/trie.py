@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any
 from weakref import WeakValueDictionary
 
+from jitgrad.cpython.primitives import blank, once_per_call
 from jitgrad.events import bump
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "TrieNode",
     "ViewKind",
     "forget_calls",
+    "new_node",
 ]
 
 MAX_CALL_EVENTS = 64
@@ -128,50 +130,32 @@ class TrieNode:
     aval: Any
     bounds: tuple[Bounds, ...] | None
     calls: list[Any] | None
+    children: dict[Any, TrieNode]
     depth: int
     event: Any
     first: TrieNode | None
     ids: tuple[Any, ...]
     is_simple: bool
     is_view: bool
+    key: Any
     last: TrieNode | None
+    masks: dict[Any, tuple[bool, ...]] | None
     meta: Any
+    next_scalar: int
+    next_vid: int
     op: Any
     outs: tuple[tuple[int, Any, bool], ...] | None
     outside: Any
+    param_types: tuple[type, ...] | None
     params: tuple[Any, ...]
+    parent: TrieNode | None
     requires_grad: bool
+    seen: dict[Any, tuple[Any, ...]] | None
     sibling: TrieNode | None
     tick: int
     vid: int
     window: ViewKind
     writes: tuple[int, ...] | None
-
-    def __init__(self, parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> None:
-        self.children: dict[Any, TrieNode] = {}
-        self.parent = parent
-        self.key = key
-        self.event = event
-        self.vid = -1
-        self.aval: Any = None
-        self.requires_grad = False
-        self.param_types: tuple[type, ...] | None = None
-        self.next_vid = next_vid
-        self.next_scalar = next_scalar
-        self.masks: dict[Any, tuple[bool, ...]] | None = None
-        self.seen: dict[Any, tuple[Any, ...]] | None = None
-        self.tick = 0
-        self.window = DETACHED
-        self.writes = None
-        self.last = self.first = self.sibling = None
-        self.op: Any = None
-        self.ids: tuple[Any, ...] = ()
-        self.params: tuple[Any, ...] = ()
-        self.is_simple = self.is_view = False
-        self.meta: Any = None
-        self.outs = self.bounds = self.outside = self.calls = None
-        self.depth = 0 if parent is None else parent.depth + 1
-
 
     def unlink(self, child: TrieNode) -> None:
         """Take a child out of what hits look at."""
@@ -184,6 +168,34 @@ class TrieNode:
             before.sibling = node.sibling
         elif node is not None:
             self.first = node.sibling
+
+
+@once_per_call
+def new_node(parent: TrieNode | None, key: Any, event: Any, next_vid: int, next_scalar: int) -> Any:
+    """A trie node that nobody finds yet."""
+    made = blank(TrieNode)
+    node: TrieNode = made
+    node.children = {}
+    node.parent = parent
+    node.key = key
+    node.event = event
+    node.vid = -1
+    node.aval = None
+    node.requires_grad = False
+    node.param_types = None
+    node.next_vid = next_vid
+    node.next_scalar = next_scalar
+    node.masks = node.seen = None
+    node.tick = 0
+    node.window = DETACHED
+    node.writes = None
+    node.last = node.first = node.sibling = None
+    node.op = None
+    node.ids = node.params = ()
+    node.is_simple = node.is_view = False
+    node.meta = node.outs = node.bounds = node.outside = node.calls = None
+    node.depth = 0 if parent is None else int(parent.depth) + 1
+    return made
 
 
 class Trie:
@@ -220,12 +232,13 @@ class Trie:
     def root(self, start: Any) -> TrieNode:
         """The root for calls that start in the given state."""
         found = self.roots.get(start)
-        return found if found is not None else self.roots.setdefault(start, TrieNode(None, start, None, 0, 0))
+        return found if found is not None else self.roots.setdefault(start, new_node(None, start, None, 0, 0))
 
     def grow(self, parent: TrieNode, key: Any, event: Any, vids: int = 0, scalars: int = 0) -> TrieNode:
         """Add a child; it becomes visible to other threads only when it is complete (``publish``)."""
         self.size += 1
-        return TrieNode(parent, key, event, parent.next_vid + vids, parent.next_scalar + scalars)
+        made: TrieNode = new_node(parent, key, event, parent.next_vid + vids, parent.next_scalar + scalars)
+        return made
 
     @staticmethod
     def publish(node: TrieNode) -> TrieNode:

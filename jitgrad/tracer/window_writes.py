@@ -22,7 +22,7 @@ from jitgrad.tracer.keys import AFRESH, THROUGH, WINDOW
 from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import TrieNode, new_node
 from jitgrad.tracer.writes import as_targets, joins_graph, keep_target
 from jitgrad.user_line import user_line
 from jitgrad.version_counter import count_write, version_of
@@ -185,7 +185,8 @@ class WindowWrites:
         event.ends_segment = self._path.is_full(len(event.instrs))
         event.demands, event.passed = wanted, [None] * len(wanted)
         if wanted and not recorder.checks.meets(event, inputs):
-            return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
+            unseen: TrieNode = new_node(recorder.node, key, event, 0, 0)  # nobody finds it
+            return unseen
         count = sum(len(i.outputs) for i in event.instrs)
         node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
         if not event.ends_segment and may_hits_look(node, event, inputs):

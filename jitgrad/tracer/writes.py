@@ -29,7 +29,7 @@ from jitgrad.tracer.numbers import quick_ids
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.trie import TrieNode, new_node
 
 __all__ = ["TURN_OPS", "Writes", "as_targets", "joins_graph", "keep_target"]
 
@@ -230,7 +230,8 @@ class Writes:
         event.ends_segment = self._path.is_full(1)
         event.demands, event.passed = wanted, [None] * len(wanted)
         if wanted and not recorder.checks.meets(event, inputs):
-            return TrieNode(recorder.node, key, event, 0, 0)  # nobody finds it
+            unseen: TrieNode = new_node(recorder.node, key, event, 0, 0)  # nobody finds it
+            return unseen
         count = sum(len(i.outputs) for i in event.instrs)
         node = self._path.grow(key, event, vids=count, scalars=len(fresh_scalars))
         if not (final.requires_grad or event.ends_segment) and may_hits_look(node, event, inputs):

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import COMPLEX, bool_, on_new_default
 from jitgrad.layouts import plain
-from jitgrad.lazy import LazyModule
+from jitgrad.lazy import BeingImportedError, LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op, RuleContext
@@ -31,7 +32,7 @@ from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["EagerPlan", "aval_args", "find_plan", "number_key", "plan_for", "plans"]
+__all__ = ["EagerPlan", "aval_args", "find_plan", "has_few", "number_key", "plan_for", "plans"]
 
 _MAX_PLANS = 32_768
 """Then the older half is dropped: shapes that keep changing must not fill the memory. A plan takes some 4 KB with what
@@ -66,6 +67,7 @@ class EagerPlan:
         is_exact: what ``function`` returns is what ``aval`` says; else somebody has to look.
         has_kernel: it runs as a kernel, or will at its first run, Note [Eager kernels].
         kernel: that kernel, once it is made.
+        rule: what ``function`` is where there is no kernel.
         is_elsewhere: inputs or results are not on the CPU.
         zero: what ``constant`` has made of the integer 0, or None.
     """
@@ -75,7 +77,6 @@ class EagerPlan:
         "_dtype",
         "_graph",
         "_operands",
-        "_rule",
         "_writes",
         "aval",
         "context_avals",
@@ -95,6 +96,7 @@ class EagerPlan:
         "op",
         "out_avals",
         "params",
+        "rule",
         "views",
         "zero",
     )
@@ -128,7 +130,7 @@ class EagerPlan:
         self.function: Any = None
         self.into: Any = None
         self.list_rule: Any = None
-        self._rule: Any = None
+        self.rule: Any = None
         self._dtype: Any = None
         self.is_plain = self.is_exact = self.has_kernel = False
         if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
@@ -145,7 +147,7 @@ class EagerPlan:
         self.into = _into(self.direct) if self.is_exact else None
         self.has_kernel = not self.is_elsewhere and has_kernel(op, self._operands, self.out_avals, self.params)
         self.list_rule = self._list_rule()
-        self._rule = self.function
+        self.rule = self.function
         if self.has_kernel and self.is_plain:
             self.function = self._first_run
 
@@ -209,14 +211,17 @@ class EagerPlan:
         return array
 
     def _first_run(self, *args: Any) -> Any:
-        """Make the kernel, Note [Eager kernels]; run it."""
-        self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+        """Make the kernel, Note [Eager kernels]; run it. A signal's handler may come in the middle of that."""
+        try:
+            self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+        except BeingImportedError:
+            return self.rule(*args)
         if self.kernel is None:
             self.has_kernel = False
-            self.function = self._rule
+            self.function = self.rule
         else:
             self.is_exact = True
-            self.function = function_of(self.kernel, self._rule)
+            self.function = function_of(self.kernel, self.rule)
         return self.function(*args)
 
     def run_anyhow(self, args: list[Any]) -> Any:
@@ -225,19 +230,15 @@ class EagerPlan:
         A kernel knows one layout; NumPy's rule takes any. It may be slow for a product, which has another kernel then.
         A call that is not compiled yet comes by here once: a kernel for a few elements would not pay for its making.
         """
-        if self.has_kernel and self._rule and self._has_few():
-            return own(run_quietly(self._rule, *args, *self.params), self.aval, args)
-        rule, known = self._rule, zip(self.context_avals, args, strict=True)
+        if self.has_kernel and self.rule and has_few(self):
+            return own(run_quietly(self.rule, *args, *self.params), self.aval, args)
+        rule, known = self.rule, zip(self.context_avals, args, strict=True)
         if self.has_kernel and rule and not all([aval is None or is_laid_out(x, aval) for aval, x in known]):
             if is_product(self.op) and (found := self._as_laid_out(args)).has_kernel:
                 rule = found.function
             return own(run_quietly(rule, *args, *self.params), self.aval, args)
         out = run_quietly(self.function, *args, *self.params)
         return out if self.is_exact else own(out, self.aval, args)
-
-    def _has_few(self) -> bool:
-        """Whether all operands and results are small."""
-        return max([a.numel for a in (*self.out_avals, *self.context_avals) if a is not None]) < _FEW
 
     def _as_laid_out(self, args: list[Any]) -> EagerPlan:
         """The plan for operands that lie in memory as these arrays do."""
@@ -269,7 +270,10 @@ class EagerPlan:
         if not self.has_kernel:
             return None
         if self.kernel is None:
-            self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+            try:
+                self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
+            except BeingImportedError:  # as in ``_first_run``
+                return None
             if self.kernel is None:
                 self.has_kernel = False
                 return None
@@ -284,7 +288,11 @@ class EagerPlan:
         if not self.has_kernel:
             return False
         if targets not in self._writes:
-            self._writes[targets] = kernel_of_write(self.op, self._operands, self.params, self.out_avals, targets)
+            parts = self.op, self._operands, self.params, self.out_avals
+            try:
+                self._writes[targets] = kernel_of_write(*parts, targets)
+            except BeingImportedError:  # as in ``_first_run``
+                return False
         kernel = self._writes[targets]
         return kernel is not None and RUNS.run_kernel(kernel, tuple(arrays)) is not None
 
@@ -299,6 +307,23 @@ class EagerPlan:
             found = (backward_plan(self.op, wanted), context) if is_useful else None
             self._graph[needs] = found
             return found
+
+
+@eager_native
+def has_few(plan: EagerPlan) -> bool:
+    """Whether all operands and results are small."""
+    results: tuple[Any, ...] = plan.out_avals
+    for made in results:
+        out: Aval = made
+        if int(out.numel) >= _FEW:
+            return False
+    operands: tuple[Any, ...] = plan.context_avals
+    for given in operands:
+        if given is not None:
+            aval: Aval = given
+            if int(aval.numel) >= _FEW:
+                return False
+    return True
 
 
 _FORMS = LazyModule("jitgrad.ops.complex_forms")

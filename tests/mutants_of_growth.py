@@ -1,0 +1,51 @@
+"""Mutants of paths that grow in native code, and of instructions that native code runs, see ``mutants.py``."""
+
+from __future__ import annotations
+
+from mutant import mutants_in as _in
+
+__all__ = ["GROWTH_MUTANTS"]
+
+_GROWTH = "compiled/test_growth.py"
+_SAME = f"{_GROWTH}::test_the_path_is_the_one_that_python_records"
+_RANDOM = f"{_GROWTH}::test_random_programs_record_what_python_records"
+_RUNS = "compiled/test_instr_runs.py"
+
+GROWTH_MUTANTS = [
+    *_in(
+        "tracer",
+        ("growth.py", " or parent.seen is not None", "",
+         f"{_GROWTH}::test_numbers_that_change_are_arguments_from_the_second_value_on"),
+        ("growth.py", " or parent.masks is not None", "", f"{_GROWTH} compiled/test_tracing.py"),
+        ("growth.py", "numbers.shadow is not None or ", "",
+         f"{_GROWTH}::test_numbers_that_change_are_arguments_from_the_second_value_on compiled/test_tracing.py"),
+        ("growth.py", "int(path.new_values) >= int(trie.new_limit) or ", "",
+         f"{_GROWTH}::test_a_limit_on_new_values_ends_the_growing"),
+        ("growth.py", "int(history.start) + 1 < int(path.segment_limit)", "int(history.start) < 1 << 40",
+         f"{_GROWTH}::test_a_segment_that_is_full_ends"),
+        ("growth.py", "    node.param_types = kind.param_types\n", "", _SAME),
+        ("growth.py", "    node.window = kind.window\n", "", _SAME),
+        ("growth.py", "    if operation.is_view:\n        add_views(history, instr)\n", "", f"{_SAME} {_RANDOM}"),
+        ("growth.py", "    if node.is_view:\n        note_source(recorder, node, out, inputs[0])\n", "",
+         f"{_SAME} {_RANDOM}"),
+        ("growth.py", "    parent.seen = seen\n", "", _SAME),
+        ("growth.py", "row.small_kind if is_small else row.kind", "row.kind", f"{_GROWTH} compiled/test_tracing.py"),
+        ("growth.py", "    path.misses = int(path.misses) + 1\n", "", f"{_GROWTH} compiled/test_tracing.py"),
+        ("growth.py", "    trie.size = int(trie.size) + 1\n", "", f"{_GROWTH} compiled/test_tracing.py"),
+        ("growth.py", "    if recorder.node is not parent or not may_grow(recorder):\n        return MISSED  # Python",
+         "    if False:\n        return MISSED  # Python", f"{_GROWTH} compiled/test_interrupts.py"),
+        ("numbers.py", " or (x == 0 and type(x) is float):", ":", _SAME),
+        ("shape_rules.py", "        key.append(type(param))  # equal", "        pass  # equal", _SAME),
+        ("flush.py", "            for vid in instr.outputs:\n                made.add(vid)\n", "", _GROWTH),
+    ),
+    *_in(
+        "runtime/eager",
+        ("instr_runs.py", "    if plan.kernel is None or not are_laid_out:\n", "    if plan.kernel is None:\n", _RUNS),
+        ("instr_runs.py", "        at[0] = i\n", "", _RUNS),
+        ("instr_runs.py", "            take_out(values, vid)\n", "            pass\n", _RUNS),
+        ("instr_runs.py", "return array if is_own(array, plan.aval, operands) else own(array, plan.aval, operands)",
+         "return array", f"{_RUNS} compiled/test_first_calls.py"),
+        ("instr_runs.py", "        if type(x) is int and x not in needed:\n", "        if type(x) is int:\n",
+         f"{_RUNS} compiled/test_first_calls.py"),
+    ),
+]  # fmt: skip
