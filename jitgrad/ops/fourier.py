@@ -1,7 +1,8 @@
 """Discrete Fourier transforms.
 
 Owns: _fft_c2c, _fft_r2c, _fft_c2r, and fft_r2c_backward, fft_c2r_backward, their transposes. Imported late.
-In: [*], real or complex of 32 or 64 bits. Out: new memory of the same precision. NumPy's pocketfft computes.
+In: [*], real or complex of 32 or 64 bits. Out: new memory of the same precision. SciPy's pocketfft computes where there
+is SciPy: it takes several rows at a time, and threads. Else NumPy's does.
 Must not know: Tensor, kernels, sizes and names that users give (``jitgrad.fft``).
 
 All are linear over the real numbers, so a derivative is the transpose for the inner product Re(sum(conj(x) y)), which
@@ -15,11 +16,14 @@ Params: ``dims``, all different, the last of which is the one that is halved; ``
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from jitgrad.config import config
 from jitgrad.dtypes import float32, float64
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
@@ -47,6 +51,27 @@ def _with_extent(x: Aval, dim: int, extent: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
+_SCIPY = LazyModule("scipy.fft")
+_LARGE = 1 << 16
+"""From so many elements on a second thread pays."""
+
+
+@functools.cache
+def _has_scipy() -> bool:
+    try:
+        return callable(_SCIPY.fftn)
+    except ImportError:
+        return False
+
+
+def _transform(name: str, x: Any, **arguments: Any) -> Any:
+    """A transform by the function of that name; the number of threads does not change a bit."""
+    if not _has_scipy():
+        return getattr(np.fft, name)(x, **arguments)
+    workers = config.num_threads if x.size >= _LARGE else 1
+    return getattr(_SCIPY, name)(x, workers=workers, **arguments)
+
+
 # --- complex to complex ---
 
 
@@ -58,8 +83,7 @@ def _c2c_aval(x: Aval, dims: Dims, norm: int, forward: bool) -> Aval:
 def _np_c2c(x: Any, dims: Dims, norm: int, forward: bool) -> Any:
     if not dims:
         return x.copy()
-    transform = np.fft.fftn if forward else np.fft.ifftn
-    return transform(x, axes=dims, norm=(_FORWARD if forward else _INVERSE)[norm])
+    return _transform("fftn" if forward else "ifftn", x, axes=dims, norm=(_FORWARD if forward else _INVERSE)[norm])
 
 
 def _turned(c: Any, g: Any) -> Any:
@@ -81,7 +105,7 @@ def _r2c_aval(x: Aval, dims: Dims, norm: int, onesided: bool) -> Aval:
 
 
 def _np_r2c(x: Any, dims: Dims, norm: int, onesided: bool) -> Any:
-    return (np.fft.rfftn if onesided else np.fft.fftn)(x, axes=dims, norm=_FORWARD[norm])
+    return _transform("rfftn" if onesided else "fftn", x, axes=dims, norm=_FORWARD[norm])
 
 
 def _r2c_rule(c: Any, g: Any) -> Any:
@@ -112,7 +136,7 @@ def _c2r_aval(x: Aval, dims: Dims, norm: int, extent: int) -> Aval:
 
 def _np_c2r(x: Any, dims: Dims, norm: int, extent: int) -> Any:
     sizes = [*(x.shape[d] for d in dims[:-1]), extent]
-    return np.fft.irfftn(x, s=sizes, axes=dims, norm=_INVERSE[norm])
+    return _transform("irfftn", x, s=sizes, axes=dims, norm=_INVERSE[norm])
 
 
 define(

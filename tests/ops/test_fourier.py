@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jitgrad
+from jitgrad.config import config
+from jitgrad.ops import fourier
 
 COMPLEX = "Complex numbers have no kernels: a trace leaves them to eager execution."
 HOOKED = "a value that is hooked, or whose Node was looked at"
@@ -331,3 +333,38 @@ def test_import_does_not_load_transforms() -> None:
         "assert not late, late; jitgrad.fft.rfft(jitgrad.ones(4)); assert 'jitgrad.fft' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# --- which library computes ---
+
+
+@pytest.mark.parametrize("has_scipy", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_either_library_computes_the_same(has_scipy: bool, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SciPy, NumPy does; with it, as many threads as there are change no bit."""
+    monkeypatch.setattr(fourier, "_has_scipy", lambda: has_scipy)
+    monkeypatch.setattr(fourier, "_LARGE", 1)
+    x = jitgrad.tensor(np.random.default_rng(0).normal(size=(5, 6, 8)).astype(dtype))
+    f = jitgrad.fft
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(config, "num_threads", threads)
+        spectrum = f.rfftn(x, dim=(0, 2), norm="ortho")
+        back = f.irfftn(spectrum, s=(5, 8), dim=(0, 2), norm="ortho")
+        made = [f.fft(x), f.ifft2(x + 1j * x), spectrum, back, f.hfft(x)]
+        found.append([m.numpy() for m in made])
+    for one, two in zip(*found, strict=True):
+        assert one.dtype == two.dtype
+        np.testing.assert_array_equal(one, two)
+    n = np.fft
+    for got, want in zip(found[0][:2], [n.fft(x.numpy()), n.ifft2(x.numpy() * (1 + 1j))], strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5 if dtype == "float32" else 1e-13)
+    np.testing.assert_allclose(found[0][3], x.numpy(), atol=1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_transforms_run_without_scipy() -> None:
+    """In a process that cannot import it."""
+    program = "import sys; sys.modules['scipy.fft'] = sys.modules['scipy'] = None\nimport jitgrad as j\n"
+    program += "print(j.fft.irfft(j.fft.rfft(j.arange(4.0))).tolist())"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[0.0, 1.0, 2.0, 3.0]"
