@@ -37,7 +37,7 @@ if "jitgrad" not in sys.modules:
     sys.modules["jitgrad.functions._generated"] = _StandIn("jitgrad.functions._generated")
 
 from jitgrad.functions import tables
-from jitgrad.functions._parse import OTHER_NAMES, Signature, SignatureParameter, read_signatures
+from jitgrad.functions._parse import FACTORY_OPTIONS, OTHER_NAMES, Signature, SignatureParameter, read_signatures
 from jitgrad.functions.old_orders import has_old_order
 from jitgrad.functions.signatures import NOT_PARSED, SIGNATURES, TAKES_OUT, options_of
 from jitgrad.ops.table import OPS, Op
@@ -57,9 +57,11 @@ from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
 from jitgrad.functions._parse import OPERANDS as _operands
+from jitgrad.functions._parse import ROWS as _rows
 from jitgrad.functions._parse import SIZES as _sizes
 from jitgrad.functions._parse import TENSORS as _tensors
 from jitgrad.functions._parse import given as _given
+from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
@@ -349,33 +351,48 @@ def _by_names(f: _Function, ops: set[str]) -> str:
 
 
 def _with_sizes(f: _Function) -> str:
-    """For ``x.view(2, 3)``: the sizes are looked up as they come."""
+    """For ``x.view(2, 3)`` and ``zeros((2, 3), dtype=float64)``: the sizes are looked up as they come."""
     signature = next(s for s in f.signatures if s.varargs is not None)
     names = [p.name for p in signature.parameters[: signature.varargs]]
     given = ", ".join([*names, "*sizes"])
     is_plain = f"({_PLAIN.format(names[0])}) and " if names else ""
-    return (
+    options = [name for name in FACTORY_OPTIONS if name in f.own]
+    with_options = (
+        f"    if is_plain and not _overrides and _plain_options(options, _options_of_{f.name}):\n"
+        f"        return _{f.name}({given}, **options)\n"
+    )
+    head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n\n" if options else ""
+    return head + (
         f"def {f.name}({given}, **options):\n"
         f"    try:\n"
         f"        is_plain = sizes in _sizes\n"
         f"    except TypeError:\n"
         f"        is_plain = False\n"
-        f"    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size"
+        f"    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows"
         f" and _py_tuple(sizes[0]) in _sizes:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    if {is_plain}is_plain and not options:\n"
         f"        return _{f.name}({given})\n"
+        f"{with_options if options else ''}"
         f"    return _slow({f.name}, ({given},), options)\n"
     ).replace("(*sizes,)", "sizes")
 
 
 def _by_kinds(f: _Function) -> str:
     """Positional calls by the classes of their arguments, as soon as a call of these classes was matched."""
-    return (
+    options = [name for name in FACTORY_OPTIONS if name in f.own]
+    with_options = (
+        f"    if options and not _overrides and _plain_options(options, _options_of_{f.name}) and "
+        f"(*_py_map(_py_type, args),) in _known_{f.name}:\n"
+        f"        return _{f.name}(*args, **options)\n"
+    )
+    head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n" if options else ""
+    return head + (
         f"_known_{f.name} = _py_set()\n\n"
         f"def {f.name}(*args, **options):\n"
         f"    if not options and (*_py_map(_py_type, args),) in _known_{f.name}:\n"
         f"        return _{f.name}(*args)\n"
+        f"{with_options if options else ''}"
         f"    return _slow({f.name}, args, options, _known_{f.name})\n"
     )
 

@@ -10,9 +10,11 @@ from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
 from jitgrad.functions._parse import OPERANDS as _operands
+from jitgrad.functions._parse import ROWS as _rows
 from jitgrad.functions._parse import SIZES as _sizes
 from jitgrad.functions._parse import TENSORS as _tensors
 from jitgrad.functions._parse import given as _given
+from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
@@ -394,22 +396,29 @@ def threshold(input, threshold, value, inplace=False, *, out=None):
 
 _threshold_itself = threshold
 
+_options_of_arange = 'dtype', 'device', 'requires_grad',
 _known_arange = _py_set()
 
 def arange(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_arange:
         return _arange(*args)
+    if options and not _overrides and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
+        return _arange(*args, **options)
     return _slow(arange, args, options, _known_arange)
+
+_options_of_empty = 'dtype', 'device', 'requires_grad',
 
 def empty(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_empty):
+        return _empty(*sizes, **options)
     return _slow(empty, sizes, options)
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -460,15 +469,19 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False,
         return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
+_options_of_ones = 'dtype', 'device', 'requires_grad',
+
 def ones(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_ones):
+        return _ones(*sizes, **options)
     return _slow(ones, sizes, options)
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -481,15 +494,19 @@ def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_for
                 raise
     return _slow(ones_like, (input,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
+_options_of_zeros = 'dtype', 'device', 'requires_grad',
+
 def zeros(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_zeros):
+        return _zeros(*sizes, **options)
     return _slow(zeros, sizes, options)
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
@@ -891,7 +908,7 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
@@ -2942,15 +2959,19 @@ def poisson(input, generator=None):
                 raise
     return _slow(poisson, (input,), _given(('generator', generator, None)))
 
+_options_of_rand = 'dtype', 'device', 'requires_grad',
+
 def rand(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_rand):
+        return _rand(*sizes, **options)
     return _slow(rand, sizes, options)
 
 def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
@@ -2968,22 +2989,29 @@ def randint(*args, **options):
         return _slow(randint, args, options)
     return _randint(*args, **options) if options else _randint(*args)
 
+_options_of_randint_like = 'dtype', 'device', 'requires_grad',
 _known_randint_like = _py_set()
 
 def randint_like(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args)
+    if options and not _overrides and _plain_options(options, _options_of_randint_like) and (*_py_map(_py_type, args),) in _known_randint_like:
+        return _randint_like(*args, **options)
     return _slow(randint_like, args, options, _known_randint_like)
+
+_options_of_randn = 'dtype', 'device', 'requires_grad',
 
 def randn(*sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_randn):
+        return _randn(*sizes, **options)
     return _slow(randn, sizes, options)
 
 def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
@@ -3181,7 +3209,7 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
@@ -3212,7 +3240,7 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
@@ -3251,7 +3279,7 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
@@ -3271,7 +3299,7 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
@@ -3294,7 +3322,7 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
@@ -3393,7 +3421,7 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
@@ -3464,7 +3492,7 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
@@ -3510,26 +3538,34 @@ def split_method(input, split_size, dim=_M, *, axis=_M):
                 raise
     return _slow(split_method, (input, split_size,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
+_options_of_new_zeros = 'dtype', 'device', 'requires_grad',
+
 def new_zeros(input, *sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_new_zeros):
+        return _new_zeros(input, *sizes, **options)
     return _slow(new_zeros, (input, *sizes,), options)
+
+_options_of_new_ones = 'dtype', 'device', 'requires_grad',
 
 def new_ones(input, *sizes, **options):
     try:
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
+    if is_plain and not _overrides and _plain_options(options, _options_of_new_ones):
+        return _new_ones(input, *sizes, **options)
     return _slow(new_ones, (input, *sizes,), options)
 
 def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
@@ -3661,7 +3697,7 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes
     except TypeError:
         is_plain = False
-    if not (is_plain or options) and len(sizes) == 1 and _py_type(sizes[0]) is _Size and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)

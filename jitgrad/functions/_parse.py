@@ -35,17 +35,20 @@ from jitgrad.functions.torch_function import (
     is_override,
     relevant_args,
 )
+from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
 from jitgrad.state import plain_tensors, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
 
 __all__ = [
+    "FACTORY_OPTIONS",
     "LISTS",
     "MISSING",
     "NUMBERS",
     "OPERANDS",
     "OTHER_NAMES",
+    "ROWS",
     "SIZES",
     "TENSORS",
     "Signature",
@@ -54,6 +57,7 @@ __all__ = [
     "given",
     "match_call",
     "operand_asks",
+    "plain_options",
     "read_signatures",
     "slow",
 ]
@@ -69,10 +73,13 @@ _MISMATCH = object()
 _PYTHON_TYPES = (bool, int, float)
 NUMBERS = frozenset(_PYTHON_TYPES)
 LISTS = frozenset({list, tuple})
+ROWS = frozenset({Size, tuple})
 TENSORS = plain_tensors
 """Branches look for these."""
 OPERANDS: set[type] = set(NUMBERS)
 """``TENSORS`` and ``NUMBERS``."""
+FACTORY_OPTIONS = ("dtype", "device", "requires_grad")
+"""What functions that make tensors are given by name."""
 SIZES: set[Any] = set()
 """Tuples that hold nothing but ints (``True`` equals 1, and may pass for it)."""
 _MAX_CLASSES, _MAX_SIZES = 64, 4096
@@ -368,6 +375,19 @@ def given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
     return {name: value for name, value, default in options if value is not default}
 
 
+def plain_options(options: dict[str, Any], names: tuple[str, ...]) -> bool:
+    """Whether the options of a call that makes a tensor are some of these names, each with a value that it may have."""
+    for name, value in options.items():
+        if name not in names:
+            return False
+        if name == "dtype":
+            if value is not None and type(value) is not DType:
+                return False
+        elif name == "requires_grad" and type(value) is not bool:
+            return False
+    return True
+
+
 def _with_out(function: Any, row: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with ``out=``, which may be None."""
     kwargs = dict(kwargs)
@@ -441,7 +461,8 @@ def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: se
             positional, named = _by_position(signature, found, _own_names(bare))
             for value in (*positional, *named.values()):
                 _note_sizes(value)
-            if known is not None and not kwargs and _is_told_by_classes(signature, args):
+            is_positional = not kwargs or plain_options(kwargs, FACTORY_OPTIONS)
+            if known is not None and is_positional and _is_told_by_classes(signature, args):
                 known.add((*map(type, args),))
             if signature.varargs is not None:
                 _note_sizes(positional[signature.varargs :])

@@ -239,6 +239,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         src = moved(src, self._aval.device)
     if type(src) is complex and not self._aval.dtype.is_complex:
         src = src.real  # as of a complex tensor
+    if not isinstance(src, TensorBase):
+        check_fits(src, self._aval.dtype)
     return _write(_COPY, self, src)
 
 

@@ -30,6 +30,7 @@ from jitgrad.cpython.primitives import (
     untrack,
 )
 from jitgrad.layouts import Size
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
@@ -154,7 +155,24 @@ def plain_node(parent: TrieNode, key: Any, instr: Instr, quick: tuple, kind: Kin
 
 
 @once_per_call
-def instr_of(parent: TrieNode, op: Op, operands: tuple, params: tuple, kind: Kind) -> Any:
+def avals_of(inputs: tuple, kind: Kind) -> Any:
+    """``Instr.input_avals``: of the kind, if all operands begin where a storage does."""
+    is_moved = False
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            aval: Aval = x._aval
+            if int(aval.offset) != 0:
+                is_moved = True
+    if not is_moved:
+        return kind.in_avals
+    avals: list = []
+    for x in inputs:
+        avals.append(x._aval if isinstance(x, TensorBase) else None)
+    return loose(avals)
+
+
+@once_per_call
+def instr_of(parent: TrieNode, op: Op, inputs: tuple, operands: tuple, params: tuple, kind: Kind) -> Any:
     """The instruction of an operation of a known kind."""
     made = blank(Instr)
     instr: Instr = made
@@ -165,7 +183,7 @@ def instr_of(parent: TrieNode, op: Op, operands: tuple, params: tuple, kind: Kin
     untrack(outputs)
     instr.outputs = outputs
     instr.avals = kind.avals
-    instr.input_avals = kind.in_avals
+    instr.input_avals = kind.in_avals if op.is_view else avals_of(inputs, kind)
     instr.requires_grad = kind.joins
     instr.needs = kind.needs
     instr.where = line_here()
@@ -243,7 +261,7 @@ def grow(recorder: RecorderState, op: Op, inputs: tuple, params: tuple) -> Any:
         return MISSED
     untrack(key)
     known = loose(quick)
-    instr = instr_of(parent, op, loose(operands), params, kind)
+    instr = instr_of(parent, op, inputs, loose(operands), params, kind)
     child = plain_node(parent, key, instr, known, kind)
     node: TrieNode = child
     handle = new_handle()

@@ -14,6 +14,7 @@ from jitgrad.events import is_logged, log
 from jitgrad.garbage import collect_seldom
 from jitgrad.ops.shapes import check_width
 from jitgrad.ops.table import Op
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.graph import Instr
 from jitgrad.tracer.history import History
 from jitgrad.tracer.keys import MARK
@@ -123,9 +124,10 @@ class Path:
         if kind.joins and inference_tensors:
             recorder.backend.check_saved(op, inputs, kind.needs)
         first = recorder.node.next_vid if first < 0 else first
+        in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
         outputs = tuple(range(first, first + len(kind.avals))) if kind.several else (first,)
         instr = Instr(
-            op, operands, params, outputs, kind.avals, kind.in_avals, kind.joins, kind.needs, user_line(1)
+            op, operands, params, outputs, kind.avals, in_avals, kind.joins, kind.needs, user_line(1)
         )
         return instr, kind.several
 

@@ -59,7 +59,7 @@ class Kind:
 
     Attributes:
         avals, several: see ``out_avals_of``.
-        in_avals: of the operands; None for numbers.
+        in_avals: of the operands, at the start of a storage unless the operation is a view; None for numbers.
         needs: which operands require grad.
         joins: whether the operation has a place in the graph.
         requires_grad: whether the (first) result does.
@@ -89,6 +89,14 @@ on_new_default.append(kinds.clear)
 
 
 @once_per_call
+def start_of(aval: Aval) -> Any:
+    """``aval.at_start()``: where an operand begins is no matter, unless the result is a view of it."""
+    if int(aval.offset) == 0:
+        return aval
+    return aval.at_start() if aval.start is None else aval.start
+
+
+@once_per_call
 def kind_key(op: Op, is_enabled: Any, inputs: tuple, params: tuple) -> Any:  # type: ignore[type-arg]
     """All that a ``Kind`` depends on. is_enabled: the grad mode."""
     key: list = []  # type: ignore[type-arg]
@@ -97,7 +105,7 @@ def kind_key(op: Op, is_enabled: Any, inputs: tuple, params: tuple) -> Any:  # t
     key.append(is_enabled)
     for x in inputs:
         if isinstance(x, TensorBase):
-            key.append(x._aval)
+            key.append(x._aval if op.is_view else start_of(x._aval))
             key.append(x._requires_grad)
         elif type(x) is float or type(x) is int or type(x) is bool:
             key.append((type(x), x))
@@ -124,7 +132,7 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     avals, several = known_avals(op, inputs, params)
     needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
     joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
-    in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
+    in_avals = _avals_of(op, inputs)
     is_outside = has_no_place(op, inputs, params)
     window = _window(op, several, (avals[0], *in_avals)) if avals else DETACHED
     is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES
@@ -148,6 +156,12 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     except TypeError:
         pass
     return found
+
+
+def _avals_of(op: Op, inputs: tuple[Any, ...]) -> tuple[Aval | None, ...]:
+    """See ``Kind.in_avals``."""
+    avals = [x._aval if isinstance(x, TensorBase) else None for x in inputs]
+    return tuple(avals if op.is_view else [None if a is None else a.at_start() for a in avals])
 
 
 def _window(op: Op, several: bool, avals: tuple[Aval | None, ...]) -> ViewKind:

@@ -26,10 +26,22 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import active, call_inside, eager_apart, eager_native, is_hashable, joined, packed_rest
+from jitgrad.cpython.primitives import (
+    active,
+    call_inside,
+    eager_apart,
+    eager_native,
+    is_hashable,
+    is_word,
+    joined,
+    packed_rest,
+    same,
+)
+from jitgrad.devices import CPU
 from jitgrad.door import door
+from jitgrad.dtypes import float32, float64, int64
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.table import OPS, Op
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.eager import apply_eager, make_view
 from jitgrad.runtime.eager.kernel_runs import run_kernel
@@ -331,6 +343,13 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     target: TensorBase = written[0]
     inputs: tuple[Any, ...] = first_of(args, count)
     may_join = thread.thread.get("grad_enabled") is not False
+    if may_join and may_need_graph(target):
+        return MISSED
+    if op is _COPY:
+        source: TensorBase = inputs[1]
+        if inputs[0] is not target or (may_join and isinstance(inputs[1], TensorBase) and may_need_graph(source)):
+            return MISSED
+        return targets if copy_now(thread, target, inputs[1]) else MISSED
     avals: list[Any] = []
     for x in inputs:
         if isinstance(x, TensorBase):
@@ -339,8 +358,6 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
             avals.append(x._aval)
         else:
             avals.append(type(x))
-    if may_join and may_need_graph(target):
-        return MISSED
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
     if found is None:
@@ -356,7 +373,50 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     return targets
 
 
+_COPY = OPS["copy"]
 _FIRST = (0,)
+
+
+@eager_apart
+def source_of(aval: Aval, source: Any) -> Any:
+    """What NumPy copies into a tensor of a layout, with no other rounding than PyTorch's; ``MISSED``: something else.
+
+    The memory of a source must be another one, or lie alike.
+    """
+    if isinstance(source, TensorBase):
+        other: Aval = source._aval
+        is_alike = other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)
+        return array_of(source) if is_alike else MISSED
+    if aval.dtype is float32 or aval.dtype is float64:
+        return source if type(source) is float or (type(source) is int and is_word(source)) else MISSED
+    return source if aval.dtype is int64 and type(source) is int and is_word(source) else MISSED
+
+
+@eager_apart
+def copy_now(thread: Here, target: TensorBase, source: Any) -> bool:
+    """Overwrite a tensor outside any graph with a tensor or a number that it holds; False: nothing is written."""
+    aval: Aval = target._aval
+    if not aval.is_contiguous or aval.device is not CPU:
+        return False
+    if isinstance(source, TensorBase) and source._aval is not aval and source._vc is target._vc:
+        return False  # another view of the same memory
+    array = source_of(aval, source)
+    into = array_of(target)
+    if array is MISSED or into is MISSED:
+        return False
+    given: Any = (into, array)
+    if call_inside(thread.context, _overwrite, given) is None:  # see ``result_of``
+        run_all(_overwrite, given)
+    versions: list[Any] = target._vc
+    versions[VERSION] = int(versions[VERSION]) + 1
+    if int(caught.left) > 0:
+        note_write(versions, "copy", 0)
+    return True
+
+
+def _overwrite(target: Any, source: Any) -> bool:
+    target[...] = source
+    return True
 
 
 @eager_apart
