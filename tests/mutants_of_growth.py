@@ -1,4 +1,4 @@
-"""Mutants of paths that grow in native code, and of instructions that native code runs, see ``mutants.py``."""
+"""Mutants of paths that grow in native code, of instructions that it runs, and of its copies, see ``mutants.py``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _GROWTH = "compiled/test_growth.py"
 _SAME = f"{_GROWTH}::test_the_path_is_the_one_that_python_records"
 _RANDOM = f"{_GROWTH}::test_random_programs_record_what_python_records"
 _RUNS = "compiled/test_instr_runs.py"
+_COPIES = "runtime/test_copies.py"
+_OPTIONS = "ops/test_factory_options.py"
 
 GROWTH_MUTANTS = [
     *_in(
@@ -45,7 +47,18 @@ GROWTH_MUTANTS = [
         ("instr_runs.py", "            take_out(values, vid)\n", "            pass\n", _RUNS),
         ("instr_runs.py", "return array if is_own(array, plan.aval, operands) else own(array, plan.aval, operands)",
          "return array", f"{_RUNS} compiled/test_first_calls.py"),
+        ("direct.py", "source._aval is not aval and source._vc is target._vc", "False", _COPIES),
+        ("direct.py", "if not aval.is_contiguous or aval.device is not CPU:", "if aval.device is not CPU:", _COPIES),
+        ("direct.py", "other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)",
+         "other.device is aval.device", _COPIES),
+        ("direct.py", " or (may_join and isinstance(inputs[1], TensorBase) and may_need_graph(source))", "", _COPIES),
         ("instr_runs.py", "        if type(x) is int and x not in needed:\n", "        if type(x) is int:\n",
          f"{_RUNS} compiled/test_first_calls.py"),
+    ),
+    *_in(
+        "functions",
+        ("_parse.py", "        if name not in names:\n            return False\n", "", _OPTIONS),
+        ("_parse.py", "if value is not None and type(value) is not DType:", "if False:", _OPTIONS),
+        ("inplace.py", "        check_fits(src, self._aval.dtype)\n", "        pass\n", _COPIES),
     ),
 ]  # fmt: skip

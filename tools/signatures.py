@@ -68,7 +68,7 @@ from jitgrad.layouts import Size as _Size
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 
-_py_bool, _py_int, _py_isinstance, _py_map = bool, int, isinstance, map
+_py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 '''
 
@@ -365,10 +365,10 @@ def _with_sizes(f: _Function) -> str:
     return head + (
         f"def {f.name}({given}, **options):\n"
         f"    try:\n"
-        f"        is_plain = sizes in _sizes\n"
+        f"        is_plain = sizes in _sizes and _py_len(sizes) > 0\n"
         f"    except TypeError:\n"
         f"        is_plain = False\n"
-        f"    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows"
+        f"    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0]"
         f" and _py_tuple(sizes[0]) in _sizes:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    if {is_plain}is_plain and not options:\n"

@@ -21,7 +21,7 @@ from jitgrad.layouts import Size as _Size
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 
-_py_bool, _py_int, _py_isinstance, _py_map = bool, int, isinstance, map
+_py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 
 _op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
@@ -410,10 +410,10 @@ _options_of_empty = 'dtype', 'device', 'requires_grad',
 
 def empty(*sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
@@ -473,10 +473,10 @@ _options_of_ones = 'dtype', 'device', 'requires_grad',
 
 def ones(*sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
@@ -498,10 +498,10 @@ _options_of_zeros = 'dtype', 'device', 'requires_grad',
 
 def zeros(*sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
@@ -905,10 +905,10 @@ def stack(tensors, dim=_M, *, out=None, axis=_M):
 
 def sum_to_size(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _sum_to_size(input, *sizes)
@@ -2963,10 +2963,10 @@ _options_of_rand = 'dtype', 'device', 'requires_grad',
 
 def rand(*sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
@@ -3003,10 +3003,10 @@ _options_of_randn = 'dtype', 'device', 'requires_grad',
 
 def randn(*sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
@@ -3206,10 +3206,10 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 def expand(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _expand(input, *sizes)
@@ -3237,10 +3237,10 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 def flip(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _flip(input, *sizes)
@@ -3276,10 +3276,10 @@ def narrow(input, dim, start, length, *, axis=_M):
 
 def permute(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _permute(input, *sizes)
@@ -3296,10 +3296,10 @@ def ravel(input):
 
 def repeat(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _repeat(input, *sizes)
@@ -3319,10 +3319,10 @@ def repeat_interleave(input, repeats, dim=_M, *, output_size=None, axis=_M):
 
 def reshape(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _reshape(input, *sizes)
@@ -3418,10 +3418,10 @@ def tensor_split(*args, **options):
 
 def tile(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _tile(input, *sizes)
@@ -3489,10 +3489,10 @@ def unsqueeze(input, dim, *, axis=_M):
 
 def view(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _view(input, *sizes)
@@ -3542,10 +3542,10 @@ _options_of_new_zeros = 'dtype', 'device', 'requires_grad',
 
 def new_zeros(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
@@ -3557,10 +3557,10 @@ _options_of_new_ones = 'dtype', 'device', 'requires_grad',
 
 def new_ones(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
@@ -3694,10 +3694,10 @@ def set_(input, source=None, storage_offset=None, size=None, stride=None):
 
 def resize_(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes
+        is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and len(sizes) == 1 and sizes[0] and _py_type(sizes[0]) in _rows and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _resize_(input, *sizes)

@@ -83,7 +83,7 @@ def test_recording_costs_a_few_eager_steps(
 
     An eager assignment to a part is a few lines. Where there is native code, usual operations are recorded by it.
     """
-    if not native_cell.is_installed:
+    if not native_cell.is_installed or config.check_hits:
         most = most_of_python
     if step is written and not counts_references:
         most *= 2  # see above
