@@ -1,4 +1,4 @@
-"""Factories that are given ``dtype``, ``device`` or ``requires_grad``: the usual ones take no detour, wrong ones fail."""
+"""Factories given ``dtype``, ``device`` or ``requires_grad``: the usual ones take no detour, wrong ones fail."""
 
 from __future__ import annotations
 
