@@ -6,6 +6,7 @@ import gc
 import logging
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,9 +17,12 @@ import pytest
 import jitgrad as jg
 from jitgrad.config import config
 from jitgrad.nn import functional as F
+from jitgrad.ops.table import OPS
 from jitgrad.tracer.history import PlainEvent
 from jitgrad.tracer.operations import Operations
+from jitgrad.tracer.shape_rules import kind_key
 from jitgrad.tracer.trie import TrieNode
+from jitgrad.user_line import LINES
 
 _SAME = ("depth", "ids", "is_simple", "is_view", "masks", "next_scalar", "next_vid", "op", "param_types", "params",
          "requires_grad", "seen", "vid", "window", "writes", "outs", "bounds", "meta", "key")  # fmt: skip
@@ -244,3 +248,103 @@ def test_a_handler_between_two_new_operations_is_a_part_of_the_step() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert set(seen) == {9.0}
+
+
+def several_lines(x: Any) -> Any:
+    y = x * 2
+    y = y + x
+    y = y * 2
+    y = y + x
+    y = y * 2
+    return y + x
+
+
+def test_python_that_runs_in_the_middle_may_move_the_path() -> None:
+    """A tracer's operations come in while a new operation is being recorded, which reads its line in Python."""
+    x = jg.ones(2)
+    jg.compile(several_lines)(x)
+    seen: list[float] = []
+
+    def trace(frame: Any, event: str, argument: Any) -> None:
+        if frame.f_code.co_name == "user_line" and len(seen) < 50:
+            sys.settrace(None)
+            seen.append(float((x * 3).sum()))
+            sys.settrace(trace)
+
+    compiled = jg.compile(several_lines)
+    LINES.clear()
+    sys.settrace(trace)
+    try:
+        first = compiled(x)
+    finally:
+        sys.settrace(None)
+    assert seen
+    assert set(seen) == {6.0}
+    for out in (first, compiled(x), compiled(x)):
+        assert out.tolist() == [15, 15]
+    assert compiled(x * 2).tolist() == [30, 30]
+
+
+def test_a_write_is_seen_by_views_that_native_code_has_recorded() -> None:
+    """A Node has saved a view of what is written afterwards."""
+
+    def step(x: Any, w: Any, is_written: bool) -> Any:
+        y = x * 2
+        z = (y.t()[1:].t() * w).sum()
+        if is_written:
+            y.zero_()
+        z.backward()
+        return y
+
+    x = jg.ones(3, 3)
+
+    def leaf() -> Any:
+        return jg.ones(3, 2, requires_grad=True)
+
+    jg.compile(step)(x, leaf(), False)
+    for function in (step, jg.compile(step)):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            function(x, leaf(), True)
+
+
+def test_numbers_that_a_dtype_may_not_hold_become_arguments_among_their_like() -> None:
+    x, mask = jg.zeros(2, dtype=jg.int16), jg.tensor([True, False])
+
+    def step(x: Any, value: int) -> Any:
+        return (x + 1).masked_fill(mask, value)
+
+    jg.compile(step)(x, 300)
+    compiled = jg.compile(step)
+    for value in (300, 400, 500):  # between the limits of int8, or uint8, and int16
+        before = jg.stats()["misses"]
+        assert compiled(x, value).tolist() == [value, 1]
+    assert jg.stats()["misses"] == before
+    with pytest.raises(RuntimeError, match="cannot be converted"):
+        compiled(x, 1 << 20)
+
+
+def test_the_trie_knows_its_size() -> None:
+    compiled = jg.compile(numbers_of_many)
+    jg.compile(numbers_of_many)(jg.ones(2))
+    for n in (2, 3, 2):
+        compiled(jg.ones(n))
+    nodes, waiting = 0, list(compiled.trie.roots.values())
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children.values()
+        nodes += node.parent is not None
+    assert compiled.trie.size == nodes
+
+
+def test_kinds_tell_apart_what_rules_tell_apart() -> None:
+    """Equal params and numbers of other types; an operand's layout, but not where it begins, unless it is viewed."""
+    x = jg.ones(4, 6)
+    op, view = OPS["leaky_relu"], OPS["slice"]
+    keys = [kind_key(op, True, (x,), (p,)) for p in (1, 1.0, True, (1,), (1.0, 2))]
+    assert len(set(keys)) == 5
+    assert len({kind_key(OPS["mul"], True, (x, number), ()) for number in (1, 1.0, True)}) == 3
+    assert kind_key(op, True, (x,), ()) != kind_key(op, False, (x,), ())
+    assert kind_key(op, True, (x[1:3],), ()) == kind_key(op, True, (x[2:],), ())
+    assert kind_key(op, True, (x[1:3],), ()) != kind_key(op, True, (x[1:3].clone(),), (0,))
+    assert kind_key(op, True, (x[:, 1:3],), ()) != kind_key(op, True, (x[:, 1:3].clone(),), ())
+    assert kind_key(view, True, (x[1:3],), ()) != kind_key(view, True, (x[2:],), ())
