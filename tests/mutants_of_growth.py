@@ -16,9 +16,6 @@ _OPTIONS = "ops/test_factory_options.py"
 GROWTH_MUTANTS = [
     *_in(
         "tracer",
-        ("growth.py", " or parent.seen is not None", "",
-         f"{_GROWTH}::test_numbers_that_change_are_arguments_from_the_second_value_on"),
-        ("growth.py", " or parent.masks is not None", "", f"{_GROWTH} compiled/test_tracing.py"),
         ("growth.py", "numbers.shadow is not None or ", "",
          f"{_GROWTH}::test_numbers_that_change_are_arguments_from_the_second_value_on compiled/test_tracing.py"),
         ("growth.py", "int(path.new_values) >= int(trie.new_limit) or ", "",
