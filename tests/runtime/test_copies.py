@@ -114,7 +114,8 @@ def test_usual_copies_take_no_detour(form: str, monkeypatch: pytest.MonkeyPatch)
     "write",
     [
         lambda t: t.fill_(1e40), lambda t: t.copy_(1e40), lambda t: t.copy_(jg.ones(5)), lambda t: t.fill_(jg.ones(2)),
-        lambda t: t[:0].copy_(jg.ones(2, 2)), lambda t: t[1:].copy_(t[:-1]), lambda t: t.expand(2, 3).copy_(jg.ones(2, 3)),
+        lambda t: t[:0].copy_(jg.ones(2, 2)), lambda t: t[1:].copy_(t[:-1]),
+        lambda t: t.expand(2, 3).copy_(jg.ones(2, 3)),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_not_written(write: Callable[[Any], Any]) -> None:
