@@ -36,7 +36,8 @@ __all__ = ["Twin", "compiled_rounds", "forget_others", "load", "quiet", "run"]
 # what the processes may count differently: they share the disk cache, whoever comes first compiles
 # they depend on earlier programs
 _UNEQUAL_COUNTERS = ("compiles", "cache_reads", "cache_writes", "evictions", "known_plans", "eager_kernels",
-                     "rule_programs", "fused_rules", "copied_rules", "kernels_alike")  # fmt: skip
+                     "rule_programs", "fused_rules", "copied_rules", "kernels_alike",
+                     "built_beside")  # fmt: skip
 
 
 def _seen(value: Any) -> Any:
