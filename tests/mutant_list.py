@@ -325,6 +325,8 @@ _ARGUMENTS = _in(
 
 _LOOKS = _in(
     "tracer",
+    ("segment_end.py", "        if not event.has_plan:\n", "        if True:\n",
+     "compiled/test_decorator.py::test_threads_that_plan_one_end_keep_the_first_plan"),
     ("write_hits.py", "node.bounds is not None and not is_inside(recorder, node, args)", "False",
      "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
     ("window_hits.py", "node.bounds is not None and not is_inside(recorder, node, args)", "False",

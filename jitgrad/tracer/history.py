@@ -383,7 +383,7 @@ class EndEvent:
 
     NATIVE_LASTS = True
     NATIVE_FIXED = frozenset(("plan", "windows"))
-    """A plan stays, once it is there."""
+    """A plan stays, once it is there: threads that make one at the same time keep the first (``segment_end.py``)."""
 
     program: Any
     assign: tuple[Filling, ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.garbage import without_collections
+from jitgrad.locks import process_lock
 from jitgrad.tracer.flush import build_end
-from jitgrad.tracer.history import RETURNED, UpdateEvent
+from jitgrad.tracer.history import RETURNED, EndEvent, UpdateEvent
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.path import Path
@@ -18,6 +19,16 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.user_line import user_call
 
 __all__ = ["SegmentEnd"]
+
+
+_keeping = process_lock()
+
+
+def _keep_plan(event: EndEvent, plan: Any) -> None:
+    """Give the event its plan, once: hits on other threads hold the one that is there by nothing but the event."""
+    with _keeping:
+        if not event.has_plan:
+            event.plan, event.has_plan = plan, True
 
 
 class SegmentEnd:
@@ -52,7 +63,7 @@ class SegmentEnd:
         event = node.event
         try:
             if not event.has_plan and not event.is_deferred:
-                event.plan, event.has_plan = recorder.backend.end_plan(recorder, event, alive), True
+                _keep_plan(event, recorder.backend.end_plan(recorder, event, alive))
             recorder.backend.run(recorder, event, alive, is_last)
         except BaseException:
             self._drop_lost_gradients()

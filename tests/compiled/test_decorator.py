@@ -16,6 +16,8 @@ import pytest
 
 import jitgrad as jg
 from jitgrad import events
+from jitgrad.compiled import backend
+from tests.threads import run_threads
 
 Pair = namedtuple("Pair", "first second")
 
@@ -276,6 +278,26 @@ def test_threads_share_tensors_that_they_read(switch_interval: None) -> None:
             assert step(x, float(k % 3)).tolist() == [(2.0 * nr + 3.0) * (k % 3)] * 5
 
     _in_threads(8, work)
+
+
+def test_threads_that_plan_one_end_keep_the_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hits on other threads use it already, and hold it by nothing but the event: a second one would free it."""
+    step, x = jg.compile(lambda x: (x * 2 + 1).sum()), jg.ones(5)
+    made: list[tuple[Any, Any]] = []
+    end_plan = backend.end_plan
+
+    def end_plan_while_another_thread_calls(recorder: Any, event: Any, alive: list[Any]) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            run_threads(lambda nr: step(x).item(), 1)
+        made.append((event, end_plan(recorder, event, alive)))
+        return made[-1][1]
+
+    monkeypatch.setattr(backend, "end_plan", end_plan_while_another_thread_calls)
+    assert step(x).item() == 15.0
+    (event, first), (same_event, second) = made
+    assert event is same_event and first is not second
+    assert event.plan is first
+    assert step(x).item() == 15.0
 
 
 def test_a_thread_for_each_function() -> None:
