@@ -13,7 +13,8 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -94,9 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path, colon, name = given.step.rpartition(":")
     if not colon:
         parser.error("give SCRIPT.py:NAME, such as train.py:step")
-    with tempfile.TemporaryDirectory() as empty:
-        if given.cold:
-            config.cache_dir = empty
+    with tempfile.TemporaryDirectory() as empty, _cache_in(empty if given.cold else config.cache_dir):
         script = _load(Path(path))
         args = _made(script, given.args) if given.args else ()
         batches = _made(script, given.batches) if given.batches else None
@@ -113,6 +112,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.html:
         report.save(given.html)
     return int(report.agrees is False)
+
+
+@contextmanager
+def _cache_in(folder: Any) -> Iterator[None]:
+    """Compiled code is kept in a folder that may be gone after the block, and afterwards where it was before."""
+    before, config.cache_dir = config.cache_dir, folder
+    try:
+        yield
+    finally:
+        config.cache_dir = before
 
 
 def _load(path: Path) -> ModuleType:

@@ -28,17 +28,38 @@ os.environ["JITGRAD_TUNE"] = "0"
 # nor on whether a process beside has answered yet, Note [Builders]
 os.environ["JITGRAD_BUILDERS"] = "0"
 
+from left_behind import changes, left_as_found, read  # noqa: E402
 from modes import MODES, Mode, Shown  # noqa: E402
 from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
 from jitgrad.runtime.random import twister  # noqa: E402
 
+_SETTINGS = read()
+
 
 def pytest_collection_finish() -> None:
-    """Twenty thousand test items are no garbage: without them collections, and forks of this process, are quick."""
+    """Importing the tests changes no setting.
+
+    Twenty thousand test items are no garbage: without them collections, and forks of this process, are quick."""
+    if left := changes(_SETTINGS):
+        raise pytest.UsageError("importing the tests changed settings: " + "; ".join(left))
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_leaves_settings() -> Iterator[None]:
+    """As they were before the fixtures of a whole file."""
+    with left_as_found():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_leaves_settings() -> Iterator[None]:
+    """As they were before the test and its fixtures: otherwise this very test fails, not one that happens to follow."""
+    with left_as_found():
+        yield
 
 
 @pytest.fixture(params=list(MODES))

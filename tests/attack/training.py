@@ -13,7 +13,7 @@ from typing import Any
 
 import jitgrad as jg
 from jitgrad.codegen.llvm.formats import payload_of
-from jitgrad.config import config
+from tests.eager_bounds import eager_kernels_from
 
 __all__ = ["Warned", "begin", "losses", "wanted", "why_wrong", "wrong_entries"]
 
@@ -46,12 +46,8 @@ def losses(is_compiled: bool = True, scale: float = 1.0) -> list[float]:
 
 def wanted(scale: float = 1.0) -> list[float]:
     """The same, eagerly and without any kernel."""
-    before, config.eager_kernels = config.eager_kernels, -1
-    try:
-        with jg.eager():
-            return losses(False, scale)
-    finally:
-        config.eager_kernels = before
+    with eager_kernels_from(-1), jg.eager():
+        return losses(False, scale)
 
 
 def why_wrong(got: list[float], scale: float = 1.0) -> str:

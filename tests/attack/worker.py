@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 import jitgrad as jg
-from jitgrad.config import config
-from jitgrad.runtime.eager.plan import plans
 from tests.attack.draws import Attack, draw
+from tests.eager_bounds import eager_kernels_from
 from tests.guard.pages import AFTER, BEFORE, GuardedMemory
 
 __all__ = ["Inside", "check_meant", "run_attack"]
@@ -168,9 +167,9 @@ def run_attack(attack: Attack, memory: GuardedMemory) -> str:
         Inside: no answer, or another one in another form.
     """
     step = _step(_function(attack))
-    config.eager_kernels, memory.side = -1, AFTER
-    plans.clear()
-    want, values = _answer(step, attack)
+    memory.side = AFTER
+    with eager_kernels_from(-1):
+        want, values = _answer(step, attack)
     compiled = jg.compile(step)
     for form, function, least, side in (
         ("eager kernels", step, 1, AFTER),
@@ -178,9 +177,9 @@ def run_attack(attack: Attack, memory: GuardedMemory) -> str:
         ("warm", compiled, -1, BEFORE),
         ("hit", compiled, -1, AFTER),
     ):
-        config.eager_kernels, memory.side = least, side
-        plans.clear()
-        got, found = _answer(function, attack)
+        memory.side = side
+        with eager_kernels_from(least):
+            got, found = _answer(function, attack)
         if got != want:
             raise Inside(f"{form}: {got or 'no error'} instead of {want or 'no error'}")
         writes = attack.name.endswith("_") or "inplace=" in str(attack)

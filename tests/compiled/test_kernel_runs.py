@@ -14,20 +14,18 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.compiled import native_eager
-from jitgrad.config import config
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, ArrayKernel, run_kernel, run_step
 from jitgrad.runtime.eager.plan import plans
+from tests.eager_bounds import eager_kernels_from
 from tests.threads import run_threads
 
 
 @pytest.fixture(autouse=True)
-def all_by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def all_by_kernels() -> Iterator[None]:
     native_eager.install()
-    monkeypatch.setattr(config, "eager_kernels", 0)
-    plans.clear()
-    yield
-    plans.clear()
+    with eager_kernels_from(0):
+        yield
 
 
 @pytest.fixture

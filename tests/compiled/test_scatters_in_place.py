@@ -10,7 +10,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad import events
-from jitgrad.runtime.eager.plan import plans
+from tests.eager_bounds import eager_kernels_from
 from tests.modes import Mode
 
 ROWS, WIDTH = 300, 40
@@ -23,12 +23,10 @@ OTHER = RNG.standard_normal((ROWS, WIDTH)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def by_kernels() -> Iterator[None]:
     """Eager operations, too."""
-    plans.clear()
-    monkeypatch.setattr(jg.config, "eager_kernels", 1)
-    yield
-    plans.clear()
+    with eager_kernels_from(1):
+        yield
 
 
 def _table(array: np.ndarray = TABLE) -> Any:
@@ -150,7 +148,7 @@ def test_who_reads_the_new_rows_reads_them_afterwards(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("kind", ["SGD", "SparseAdam"])
-def test_sparse_gradients_of_two_tables(kind: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_gradients_of_two_tables(kind: str, mode: Mode) -> None:
     """Steps of matrix factors, against NumPy's rules."""
 
     def train(run: Callable[..., Any]) -> list[np.ndarray]:
@@ -173,8 +171,8 @@ def test_sparse_gradients_of_two_tables(kind: str, mode: Mode, monkeypatch: pyte
 
     with events.count("scatters_in_place") as in_place:
         found = train(mode.wrap)
-    monkeypatch.setattr(jg.config, "eager_kernels", -1)
-    plans.clear()
-    for got, want in zip(found, train(lambda step: step), strict=True):
+    with eager_kernels_from(-1):
+        expected = train(lambda step: step)
+    for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
     assert in_place() >= 2 or mode.name == "eager" or kind == "SparseAdam"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import agreement
@@ -13,14 +14,20 @@ from jitgrad import events
 from jitgrad.codegen import pipeline
 from jitgrad.codegen.llvm import jit
 from jitgrad.errors import CompileError
+from jitgrad.runtime.eager.plan import plans
 
 
 @pytest.fixture
-def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The plans of eager operations that were made meanwhile have no kernels, and go."""
+
     def refuse(*_: Any) -> Any:
         raise CompileError("planning failed: asked for by a test")
 
     monkeypatch.setattr(pipeline, "plan_segment", refuse)
+    plans.clear()
+    yield
+    plans.clear()
 
 
 def step(x: Any, w: Any, running: Any, k: float) -> Any:
@@ -84,8 +91,10 @@ def test_values_get_buffers_until_the_plan_works(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def no_room_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_room_for_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(jit, "max_live_kernels", lambda: 0)
+    yield
+    plans.clear()
 
 
 @pytest.mark.usefixtures("no_room_for_kernels")

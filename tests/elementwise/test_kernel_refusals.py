@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -216,6 +215,8 @@ _ENDLESS = """
 import os, signal, threading
 import jitgrad
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
 @jitgrad.kernel
 def forever(x, out):
     for i in range(x.shape[0]):
@@ -250,10 +251,9 @@ print(kept.tolist(), step(fine, kept).tolist())
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
 def test_ctrl_c_ends_a_loop_that_does_not_end(tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    assert signal.SIGINT
     path = tmp_path / "endless.py"
     path.write_text(_ENDLESS)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, env=env)
     assert done.stdout.split("\n")[:2] == ["interrupted", "interrupted"], done.stderr
     assert done.stdout.split("\n")[2] == "[-11.0, -11.0, -11.0] [-10.0, -10.0, -10.0]"

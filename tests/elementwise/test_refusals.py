@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -120,6 +119,8 @@ _ENDLESS = """
 import os, signal, threading, time
 import jitgrad
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
 @jitgrad.vectorize
 def forever(x):
     while x > 0.0:
@@ -150,7 +151,6 @@ print(step(fine).tolist())
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
 def test_ctrl_c_ends_a_loop_that_does_not_end(tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    assert signal.SIGINT
     path = tmp_path / "endless.py"  # Numba wants source lines
     path.write_text(textwrap.dedent(_ENDLESS))
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -18,9 +18,8 @@ import jitgrad
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.codegen.scalars import array_loop
-from jitgrad.config import config
-from jitgrad.runtime.eager.plan import plans
 from jitgrad.utils.checkpoint import checkpoint
+from tests.eager_bounds import eager_kernels_from
 
 numba = pytest.importorskip("numba", reason="jitgrad.vectorize compiles by Numba")
 
@@ -228,15 +227,14 @@ def test_on_every_width_of_vector(rng: Any, width: int, has_fma: bool) -> None:
 def test_an_eager_backward_evaluates_once_for_all_inputs(monkeypatch: pytest.MonkeyPatch, rng: Any) -> None:
     asked: list[Any] = []
     run = array_loop.run
-    monkeypatch.setattr(config, "eager_kernels", -1)  # a kernel asks nobody
-    plans.clear()
     monkeypatch.setattr(
         array_loop, "run", lambda f, components, arrays: (asked.append(components), run(f, components, arrays))[1]
     )
     e, m = map(_leaf, _orbits((5,), rng))
-    KEPLER(e, m).sum().backward()
-    assert asked == [((0, ()),), ((0, (0,)), (0, (1,)))]
-    jitgrad.autograd.grad(KEPLER(e, m).sum(), m)
+    with eager_kernels_from(-1):  # a kernel asks nobody
+        KEPLER(e, m).sum().backward()
+        assert asked == [((0, ()),), ((0, (0,)), (0, (1,)))]
+        jitgrad.autograd.grad(KEPLER(e, m).sum(), m)
     assert asked[2:] == [((0, ()),), ((0, (1,)),)]
 
 

@@ -11,16 +11,14 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import jitgrad
-from jitgrad.config import config
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager.plan import plans
+from tests.eager_bounds import eager_kernels_from
 from tests.guard.cases import Case, all_cases
 from tests.guard.pages import AFTER, BEFORE, GuardedMemory
 from tests.ops.op_specs import SPECS
@@ -49,17 +47,6 @@ AS_IT_IS = frozenset({"unsafe_view", "contiguous", "masked_select", "_fft_c2r"})
 
 class Differs(AssertionError):
     """A form gave another result than NumPy's rules."""
-
-
-@contextmanager
-def _eagerly_by(least: int) -> Iterator[None]:
-    before, config.eager_kernels = config.eager_kernels, least
-    plans.clear()
-    try:
-        yield
-    finally:
-        config.eager_kernels = before
-        plans.clear()
 
 
 def _tensor(memory: GuardedMemory, x: Any, case: Case) -> Any:
@@ -150,12 +137,12 @@ def run_case(case: Case, memory: GuardedMemory) -> str:
     for write in (False, True):
         if write and (OPS[case.op].numpy is None or refused or case.layout == "repeated"):
             break
-        with _eagerly_by(RULES):
+        with eager_kernels_from(RULES):
             want, why = _outcome(case, memory, lambda f: f, write)
         refused = refused or why
         if why and SPECS[case.op][case.nr].torch is None:  # derivatives call it with what fits: kernels may trust them
             break
-        with _eagerly_by(KERNELS):
+        with eager_kernels_from(KERNELS):
             _compare(case, want, why, *_outcome(case, memory, lambda f: f, write), "eager kernels")
         _compare(case, want, why, *_outcome(case, memory, jitgrad.compile, write), "compiled")
     if memory.spoiled:

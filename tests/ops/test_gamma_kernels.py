@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -11,8 +11,6 @@ import pytest
 
 import jitgrad
 from jitgrad import events
-from jitgrad.config import EAGER_KERNELS, config
-from jitgrad.runtime.eager.plan import plans
 
 Real = Callable[[Any], Any]
 
@@ -25,15 +23,6 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Real]] = {
 }
 BOUND = {"float32": 7e-8, "float64": 1e-14}
 """Of the error, over the value, or over 1 beside the zeros of lgamma and digamma."""
-
-
-@pytest.fixture
-def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As without ``JITGRAD_EAGER``, whatever ran before."""
-    plans.clear()
-    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
-    yield
-    plans.clear()
 
 
 def _points(name: str, dtype: Any) -> np.ndarray:
@@ -61,7 +50,7 @@ def _error(name: str, x: float, got: float, dtype: Any = np.float64) -> float:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_values_are_right_to_the_last_bits(by_kernels: None, name: str, dtype: Any) -> None:
+def test_values_are_right_to_the_last_bits(name: str, dtype: Any) -> None:
     x = _points(name, dtype)
     step = jitgrad.compile(FUNCTIONS[name][0])
     operand = jitgrad.tensor(x)

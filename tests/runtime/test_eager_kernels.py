@@ -19,38 +19,31 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import plan as plan_module
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.eager.quiet import run_quietly
+from tests.eager_bounds import eager_kernels_from, forget_kernels
 
 
 @pytest.fixture
-def all_by_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def all_by_kernels() -> Iterator[None]:
     """However few elements an operation has."""
-    plans.clear()
-    monkeypatch.setattr(config, "eager_kernels", 1)
-    yield
-    plans.clear()
+    with eager_kernels_from(1):
+        yield
 
 
 @pytest.fixture
-def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def usual_bounds() -> Iterator[None]:
     """As without ``JITGRAD_EAGER``."""
-    plans.clear()
-    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
-    yield
-    plans.clear()
+    with eager_kernels_from(EAGER_KERNELS):
+        yield
 
 
 def by_rules(function: Any, *args: Any) -> Any:
     """What NumPy's rules make of it."""
-    before, config.eager_kernels = config.eager_kernels, -1
-    plans.clear()
-    try:
+    with eager_kernels_from(-1):
         return function(*args)
-    finally:
-        config.eager_kernels = before
-        plans.clear()
 
 
 def kernels_made(function: Any) -> int:
+    forget_kernels()
     before = jg.stats()["eager_kernels"]
     function()
     return int(jg.stats()["eager_kernels"] - before)

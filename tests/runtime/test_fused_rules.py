@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.config import EAGER_KERNELS, config
+from jitgrad.config import EAGER_KERNELS
 from jitgrad.events import count
 from jitgrad.runtime.eager import rule_programs
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
+from tests.eager_bounds import eager_kernels_from, forget_kernels
 
 F = jg.nn.functional
 
@@ -34,11 +35,10 @@ RULES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    plans.clear()
-    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
-    yield
-    plans.clear()
+def usual_bounds() -> Iterator[None]:
+    forget_kernels()
+    with eager_kernels_from(EAGER_KERNELS):
+        yield
 
 
 def _gradients(f: Callable[[Any, Any], Any], dtype: Any = jg.float32, **options: Any) -> list[np.ndarray]:
@@ -167,10 +167,8 @@ def test_only_what_is_asked_for_is_computed() -> None:
         np.testing.assert_allclose(gx.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_numpy_mode_has_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "eager_kernels", -1)
-    plans.clear()
-    with count("fused_rules") as made:
+def test_numpy_mode_has_no_steps() -> None:
+    with eager_kernels_from(-1), count("fused_rules") as made:
         for _ in range(4):
             _gradients(RULES["gelu"])
     assert made() == 0

@@ -11,23 +11,21 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.config import EAGER_KERNELS, config
+from jitgrad.config import EAGER_KERNELS
 from jitgrad.events import count
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
+from tests.eager_bounds import eager_kernels_from
 from tests.modes import Mode
 
 F = jg.nn.functional
 
 
 @pytest.fixture
-def usual_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def usual_bounds() -> Iterator[None]:
     """As without ``JITGRAD_EAGER``: few elements, so lists of calls."""
-    plans.clear()
-    monkeypatch.setattr(config, "eager_kernels", EAGER_KERNELS)
-    yield
-    plans.clear()
+    with eager_kernels_from(EAGER_KERNELS):
+        yield
 
 
 RULES: dict[str, Callable[[Any, Any], Any]] = {

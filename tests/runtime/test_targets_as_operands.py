@@ -10,19 +10,17 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.compiled import native_eager
-from jitgrad.config import EAGER_KERNELS, config
-from jitgrad.runtime.eager.plan import plans
+from jitgrad.config import EAGER_KERNELS
+from tests.eager_bounds import eager_kernels_from
 
 METHODS = sorted(n for n in dir(jg.Tensor) if n.endswith("_") and not n.startswith("_"))
 
 
 @pytest.fixture(params=[EAGER_KERNELS, 0, -1], ids=["usual", "kernels", "numpy"])
-def some_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def some_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     native_eager.install()
-    monkeypatch.setattr(config, "eager_kernels", request.param)
-    plans.clear()
-    yield
-    plans.clear()
+    with eager_kernels_from(request.param):
+        yield
 
 
 def _written(name: str, count: int, is_target: bool) -> Any:
