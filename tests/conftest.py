@@ -19,7 +19,10 @@ import numpy as np
 import pytest
 
 # before jitgrad is imported: tests must not read or fill the user's own cache
-_CACHE_DIR = tempfile.mkdtemp(prefix="jitgrad-tests-")
+_KEPT_CACHE = os.environ.pop("KEPT_CACHE", None)
+"""A folder for the kernels of several runs; LLVM is asked once. In CI: a change of a setting or of the interpreter
+changes few kernels."""
+_CACHE_DIR = _KEPT_CACHE or tempfile.mkdtemp(prefix="jitgrad-tests-")
 os.environ["JITGRAD_CACHE_DIR"] = _CACHE_DIR
 # and every pass of codegen is checked: Note [Verification]
 os.environ.setdefault("JITGRAD_VERIFY", "1")
@@ -30,6 +33,11 @@ os.environ["JITGRAD_BUILDERS"] = "0"
 
 from left_behind import changes, left_as_found, read  # noqa: E402
 from modes import MODES, Mode, Shown  # noqa: E402
+from ran_before import (  # noqa: E402, F401
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+)
 from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
@@ -41,9 +49,15 @@ _SETTINGS = read()
 def pytest_collection_finish() -> None:
     """Importing the tests changes no setting.
 
-    Twenty thousand test items are no garbage: without them collections, and forks of this process, are quick."""
+    Twenty thousand test items are no garbage: without them collections, and forks of this process, are quick.
+    """
     if left := changes(_SETTINGS):
         raise pytest.UsageError("importing the tests changed settings: " + "; ".join(left))
+    _freeze()
+
+
+def _freeze() -> None:
+    """What lives now is no garbage for any collection that follows."""
     gc.collect()
     gc.freeze()
 
@@ -94,7 +108,8 @@ def _remove_cache() -> Iterator[None]:
     jitgrad.manual_seed(0)
     twister.is_native()  # else some test's step would compile the kernel that draws
     yield
-    shutil.rmtree(_CACHE_DIR, ignore_errors=True)
+    if not _KEPT_CACHE:
+        shutil.rmtree(_CACHE_DIR, ignore_errors=True)
 
 
 @pytest.fixture

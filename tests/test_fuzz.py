@@ -27,6 +27,7 @@ def _chunks(seeds: range, size: int) -> Any:
     return pytest.mark.parametrize("seeds", chunks, ids=lambda chunk: f"from {chunk.start}")
 
 
+@pytest.mark.looks_for_torch
 @_chunks(NATIVE, 10)
 def test_random_programs(seeds: range) -> None:
     for seed in seeds:
@@ -56,6 +57,7 @@ def test_programs_are_reproducible() -> None:
     assert eval(text, namespace) == program
 
 
+@pytest.mark.looks_for_torch
 def test_a_failure_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_wrongly(step: Any) -> Any:
         def wrong(lib: Any, s: Any) -> Any:
@@ -109,6 +111,7 @@ def test_what_torch_leaves_undefined_is_no_reference() -> None:
     assert find_failure(overlapping) is None
 
 
+@pytest.mark.looks_for_torch
 @pytest.mark.parametrize("seed", FOUND)
 def test_programs_that_once_failed(seed: int) -> None:
     check(FOUND[seed])
