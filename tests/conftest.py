@@ -64,7 +64,11 @@ def _freeze() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _module_leaves_settings() -> Iterator[None]:
-    """As they were before the fixtures of a whole file."""
+    """As they were before the fixtures of a whole file.
+
+    What earlier files have left (reports, caches, libraries) is frozen: tests that collect would go through it all.
+    """
+    _freeze()
     with left_as_found():
         yield
 
