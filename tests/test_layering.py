@@ -77,9 +77,23 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
 
 
+@functools.cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that is in a file; a walk takes longer than most of what is asked of it."""
+    return tuple(ast.walk(_tree(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_go() -> Iterator[None]:
+    """A gigabyte, which every collection and every fork in the tests that follow would go through."""
+    yield
+    _tree.cache_clear()
+    _nodes.cache_clear()
+
+
 def _imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
     """Every import statement, however deep, and what it names (``from a import b``: ``a.b`` if that is a module)."""
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name
@@ -135,8 +149,8 @@ def test_imports_are_at_the_top(path: Path) -> None:
 
 @every_file
 def test_late_imports_have_their_doors(path: Path) -> None:
-    names = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
-    names |= {node.id for node in ast.walk(_tree(path)) if isinstance(node, ast.Name)}
+    names = {node.attr for node in _nodes(path) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in _nodes(path) if isinstance(node, ast.Name)}
     assert names.isdisjoint({"import_module", "__import__"}) or _module_name(path) in DOORS
 
 
@@ -184,7 +198,7 @@ def _folder(module: str) -> str:
 @every_file
 def test_sizes(path: Path) -> None:
     assert path == GENERATED or len(path.read_text().splitlines()) <= MAX_FILE_LINES, f"{_identify(path)} is too long"
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{_identify(path)}:{node.lineno} {node.name} has {length} lines"
@@ -209,7 +223,7 @@ def test_no_two_classes_share_a_name() -> None:
     """One word for one thing, private classes included: a reader who greps for a class finds one."""
     where: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(_tree(path)):
+        for node in _nodes(path):
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(f"{_identify(path)}:{node.lineno}")
     assert not {name: places for name, places in where.items() if len(places) > 1 and name not in NAMES_OF_TWO}
@@ -222,7 +236,7 @@ def test_modules_say_what_they_own(path: Path) -> None:
 
 def _assigned(path: Path) -> Iterator[ast.expr]:
     """What statements of the file assign to or delete, but for plain names."""
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             yield node
 
@@ -241,7 +255,7 @@ def test_no_function_gets_other_code(path: Path) -> None:
     surgery = {"__code__", "__defaults__", "__kwdefaults__", "__globals__"}
     found = [ast.unparse(t) for t in _assigned(path) if isinstance(t, ast.Attribute) and t.attr in surgery]
     assert not found, f"{_identify(path)}: {found}"
-    named = [n.value for n in ast.walk(_tree(path)) if isinstance(n, ast.Constant) and n.value in surgery]
+    named = [n.value for n in _nodes(path) if isinstance(n, ast.Constant) and n.value in surgery]
     assert not named, f"{_identify(path)}: {named}"
 
 
