@@ -76,11 +76,17 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
         WorkerProcess("nothing", "jitgrad", 0, 1, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all rows: what hits and eager operations run by is the same in all of them, and takes LLVM a second."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_modes_agree_on_every_row(name: str, tmp_path: Path) -> None:
+def test_modes_agree_on_every_row(name: str, cache: Path) -> None:
     """Eager against compiled: every row's steps, as the workers take them; large rows in small."""
     row = ROWS[name]
-    found = {s: _checked(row, s, tmp_path) for s in ("jitgrad-eager", "jitgrad")}
+    found = {s: _checked(row, s, cache) for s in ("jitgrad-eager", "jitgrad")}
     assert [result.error for result in found.values()] == [None, None]
     assert compare(row, found) == []
 
@@ -102,9 +108,9 @@ def _checked(row: Row, subject: str, cache: Path) -> SubjectResult:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_mean_the_same_in_torch(name: str, tmp_path: Path) -> None:
+def test_rows_mean_the_same_in_torch(name: str, cache: Path) -> None:
     row = ROWS[name]
-    ours, theirs = _checked(row, "jitgrad-eager", tmp_path), _checked(row, "torch-eager", tmp_path)
+    ours, theirs = _checked(row, "jitgrad-eager", cache), _checked(row, "torch-eager", cache)
     assert (ours.error, theirs.error) == (None, None)
     assert compare(row, {"jitgrad-eager": ours, "torch-eager": theirs}) == []
 
