@@ -55,6 +55,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "max_new_values", 1 << 30)
     monkeypatch.setattr(config, "verify", False)
     jg.compile(lambda x: x + 1)(jg.ones(1))
+    native_eager.install()
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["interpreted", "compiled"])
