@@ -259,6 +259,15 @@ def test_no_function_gets_other_code(path: Path) -> None:
     assert not named, f"{_identify(path)}: {named}"
 
 
+@every_file
+def test_an_error_that_is_promised_is_raised_under_python_o_too(path: Path) -> None:
+    """``python -O`` leaves out ``assert``: what a docstring calls an AssertionError is raised by name."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.FunctionDef) and "AssertionError" in (ast.get_docstring(node) or ""):
+            found = [ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Assert)]
+            assert not found, f"{_identify(path)}: {found}"
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=_identify)
 def test_tests_run_without_torch(path: Path) -> None:
     """The environment of the tests has no PyTorch; what compares with it says ``pytest.importorskip("torch")``."""

@@ -121,7 +121,8 @@ def parallel_info() -> str:
 
 def assert_(condition: Any, message: str) -> None:
     """AssertionError unless the condition holds."""
-    assert condition, message
+    if not condition:
+        raise AssertionError(message)
 
 
 def assert_async(condition: Any, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.compiled.backward import rule_sweep, rule_templates
+from jitgrad.compiled.backward import backward, rule_sweep, rule_templates
 from jitgrad.config import config
 from jitgrad.events import count
 from jitgrad.nn import functional as F
@@ -101,6 +101,28 @@ def test_the_same_is_recorded(program: Callable[..., Any], accumulates: bool) ->
                 if a.grad is not None:
                     np.testing.assert_allclose(b.grad.numpy(), a.grad.numpy(), rtol=1e-4, atol=1e-5)
     assert found() >= 1
+
+
+PLANTED: dict[str, Callable[[Any], Any]] = {
+    "another instruction": lambda swept: setattr(swept.inner.instrs[-1], "params", (7,)),
+    "no instruction": lambda swept: swept.inner.instrs.clear(),
+    "another value is gone": lambda swept: swept._replace(released=frozenset([10_000])),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_is_recorded_otherwise_is_an_error(plant: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an assertion: ``python -O`` compares, too."""
+    kind, made = backward._Recorded, []
+
+    def planted(*fields: Any) -> Any:
+        made.append(kind(*fields))
+        return plant(made[0]) or made[0] if len(made) == 1 else made[-1]  # the engine's is the second
+
+    monkeypatch.setattr(backward, "_Recorded", planted)
+    w = leaf(3, 4)
+    with pytest.raises(jg.JitgradError, match="where the engine's has"):
+        jg.compile(lambda: (w * w).exp().sum().backward())()
 
 
 def test_rules_run_once_per_kind(monkeypatch: pytest.MonkeyPatch) -> None:

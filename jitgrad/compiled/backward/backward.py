@@ -19,6 +19,7 @@ Must not know: LLVM, the trie's insides.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
@@ -27,7 +28,7 @@ from jitgrad.config import config
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
-from jitgrad.errors import OTHER_THREAD, ElsewhereError
+from jitgrad.errors import OTHER_THREAD, ElsewhereError, JitgradError
 from jitgrad.events import bump, bump_engine_run, log
 from jitgrad.garbage import without_collections
 from jitgrad.grad_mode import set_grad_mode
@@ -312,17 +313,21 @@ def _recorded_without_nodes(recorder: Any, request: BackwardRequest, before: lis
 
 
 def _checked(recorder: Any, request: BackwardRequest, before: list[_Before], swept: _Recorded) -> _Recorded:
-    """What the engine records, after a look whether the recording without Nodes is the same."""
+    """What the engine records, after a look whether the recording without Nodes is the same; JitgradError if not."""
     grads = [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
     _undo(before)
     made = _recorded_by_engine(recorder, request, before)
     if made is None and len(RUNNING) != 1:  # a call on another thread came between the two
         raise RuntimeError(OTHER_THREAD)
-    assert made is not None, "only a backward without Nodes could be recorded"
-    assert grads == [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
-    assert made.released == swept.released, (made.released, swept.released)
-    for one, other in zip(made.inner.instrs, swept.inner.instrs, strict=True):
-        assert one.fields() == other.fields(), (one, other)
+    if made is None:
+        raise JitgradError("only a backward without Nodes could be recorded")
+    set_grads = [None if row.leaf._grad is None else row.leaf._grad._vid for row in before]
+    both: list[tuple[Any, Any]] = [(grads, set_grads), (swept.released, made.released)]
+    instrs = zip_longest(swept.inner.instrs, made.inner.instrs)
+    both += [(one and one.fields(), other and other.fields()) for one, other in instrs]
+    for one, other in both:
+        if one != other:
+            raise JitgradError(f"a backward without Nodes has {one!r} where the engine's has {other!r}")
     return made
 
 

@@ -305,10 +305,12 @@ class Engine:
             AssertionError: there is no such device.
         """
         if device_index == CPU_DEVICE:
-            assert cpu_ready_queue is not None, "a graph task without a queue for the CPU"
+            if cpu_ready_queue is None:
+                raise AssertionError("a graph task without a queue for the CPU")
             return cpu_ready_queue
         queues = self.device_threads.queues
-        assert 0 <= device_index < len(queues), f"no ready queue for device {device_index} of {len(queues)}"
+        if not 0 <= device_index < len(queues):
+            raise AssertionError(f"no ready queue for device {device_index} of {len(queues)}")
         return queues[device_index]
 
     @property
