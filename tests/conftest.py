@@ -14,9 +14,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+_TESTS = Path(__file__).parent
+_FILES = [*_TESTS.glob("*.py"), *_TESTS.glob("[!s]*/[!_]*.py")]  # scripts run in other processes
+HELPERS = {path.stem for path in _FILES} | {f"tests.{path.stem}" for path in _TESTS.iterdir()}
+HELPERS -= sys.modules.keys()  # this file, and what ``-p`` has named
+"""Modules beside the tests, and folders with some, by the names that import them."""
 
 # before jitgrad is imported: tests must not read or fill the user's own cache
 _KEPT_CACHE = os.environ.pop("KEPT_CACHE", None)
@@ -30,6 +37,9 @@ os.environ.setdefault("JITGRAD_VERIFY", "1")
 os.environ["JITGRAD_TUNE"] = "0"
 # nor on whether a process beside has answered yet, Note [Builders]
 os.environ["JITGRAD_BUILDERS"] = "0"
+
+# what helpers assert is checked as in a test module: told in full, and under ``python -O``, too
+pytest.register_assert_rewrite(*HELPERS)
 
 from left_behind import changes, left_as_found, read  # noqa: E402
 from modes import MODES, Mode, Shown  # noqa: E402

@@ -42,7 +42,8 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """A tag ends."""
         if tag not in _WITHOUT_END:
-            assert self.open.pop() == tag
+            last = self.open.pop()
+            assert last == tag
 
     def handle_data(self, data: str) -> None:
         """Text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -90,3 +91,10 @@ def test_watched_calls_are_counted(mode: Mode) -> None:
     is_warm = mode.name == "warm"
     assert (mode.shown.calls, mode.shown.reasons) == (int(is_warm), {HOOKED} if is_warm else set())
     assert (mode.shown.launches > 0, mode.shown.fallbacks) == (is_warm, 0)
+
+
+@pytest.mark.parametrize("name", ["modes", "watched", "threads", "agreement", "parity", "html_page"])
+def test_what_helpers_assert_is_checked_under_python_o(name: str) -> None:
+    """It leaves out ``assert``, but pytest writes those of tests, and of what ``conftest.py`` names, anew."""
+    module = importlib.import_module(name)
+    assert type(module.__loader__).__name__ == "AssertionRewritingHook"
