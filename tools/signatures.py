@@ -358,7 +358,7 @@ def _with_sizes(f: _Function) -> str:
     is_plain = f"({_PLAIN.format(names[0])}) and " if names else ""
     options = [name for name in FACTORY_OPTIONS if name in f.own]
     with_options = (
-        f"    if is_plain and not _overrides and _plain_options(options, _options_of_{f.name}):\n"
+        f"    if {is_plain}is_plain and _plain_options(options, _options_of_{f.name}):\n"
         f"        return _{f.name}({given}, **options)\n"
     )
     head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n\n" if options else ""
@@ -382,7 +382,7 @@ def _by_kinds(f: _Function) -> str:
     """Positional calls by the classes of their arguments, as soon as a call of these classes was matched."""
     options = [name for name in FACTORY_OPTIONS if name in f.own]
     with_options = (
-        f"    if options and not _overrides and _plain_options(options, _options_of_{f.name}) and "
+        f"    if options and _plain_options(options, _options_of_{f.name}) and "
         f"(*_py_map(_py_type, args),) in _known_{f.name}:\n"
         f"        return _{f.name}(*args, **options)\n"
     )

@@ -402,7 +402,7 @@ _known_arange = _py_set()
 def arange(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_arange:
         return _arange(*args)
-    if options and not _overrides and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
+    if options and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
         return _arange(*args, **options)
     return _slow(arange, args, options, _known_arange)
 
@@ -417,7 +417,7 @@ def empty(*sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _empty(*sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_empty):
+    if is_plain and _plain_options(options, _options_of_empty):
         return _empty(*sizes, **options)
     return _slow(empty, sizes, options)
 
@@ -480,7 +480,7 @@ def ones(*sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _ones(*sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_ones):
+    if is_plain and _plain_options(options, _options_of_ones):
         return _ones(*sizes, **options)
     return _slow(ones, sizes, options)
 
@@ -505,7 +505,7 @@ def zeros(*sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _zeros(*sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_zeros):
+    if is_plain and _plain_options(options, _options_of_zeros):
         return _zeros(*sizes, **options)
     return _slow(zeros, sizes, options)
 
@@ -2970,7 +2970,7 @@ def rand(*sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _rand(*sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_rand):
+    if is_plain and _plain_options(options, _options_of_rand):
         return _rand(*sizes, **options)
     return _slow(rand, sizes, options)
 
@@ -2995,7 +2995,7 @@ _known_randint_like = _py_set()
 def randint_like(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args)
-    if options and not _overrides and _plain_options(options, _options_of_randint_like) and (*_py_map(_py_type, args),) in _known_randint_like:
+    if options and _plain_options(options, _options_of_randint_like) and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args, **options)
     return _slow(randint_like, args, options, _known_randint_like)
 
@@ -3010,7 +3010,7 @@ def randn(*sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
         return _randn(*sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_randn):
+    if is_plain and _plain_options(options, _options_of_randn):
         return _randn(*sizes, **options)
     return _slow(randn, sizes, options)
 
@@ -3549,7 +3549,7 @@ def new_zeros(input, *sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_zeros(input, *sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_new_zeros):
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and _plain_options(options, _options_of_new_zeros):
         return _new_zeros(input, *sizes, **options)
     return _slow(new_zeros, (input, *sizes,), options)
 
@@ -3564,7 +3564,7 @@ def new_ones(input, *sizes, **options):
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         return _new_ones(input, *sizes)
-    if is_plain and not _overrides and _plain_options(options, _options_of_new_ones):
+    if (not _overrides or _py_type(input) in _tensors) and is_plain and _plain_options(options, _options_of_new_ones):
         return _new_ones(input, *sizes, **options)
     return _slow(new_ones, (input, *sizes,), options)
 

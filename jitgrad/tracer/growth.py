@@ -77,7 +77,7 @@ def may_grow(recorder: RecorderState) -> bool:
     trie: Trie = recorder.trie
     if numbers.shadow is not None or not path.is_quiet or trie.follows:
         return False
-    if int(path.new_values) >= int(trie.new_limit) or len(inference_tensors) != 0:
+    if int(path.new_values) >= int(trie.new_limit):
         return False
     return len(history.instrs) - int(history.start) + 1 < int(path.segment_limit)
 
@@ -253,7 +253,7 @@ def grow(recorder: RecorderState, op: Op, inputs: tuple, params: tuple) -> Any:
             quick.append(row.quick)
     thread: dict = recorder.thread
     kind: Kind = kind_of_plain(op, thread.get("grad_enabled"), inputs, params)
-    if kind is None:
+    if kind is None or (kind.joins and len(inference_tensors) != 0):  # perhaps one is saved, which is refused
         return MISSED
     key = (op, loose(ids), params)
     children: dict = parent.children

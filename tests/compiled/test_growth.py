@@ -161,6 +161,8 @@ def test_only_the_first_turn_of_a_loop_is_recorded_by_python(monkeypatch: pytest
             y = F.relu(y @ w.t()) * 0.5 + x[None].sum(0)
         return y
 
+    with jg.inference_mode():
+        jg.ones(1) * 2  # that such tensors exist changes nothing
     x, w = jg.ones(3, 3), jg.ones(3, 3)
     jg.compile(step)(x, w)
     seen = []
@@ -321,6 +323,20 @@ def test_numbers_that_a_dtype_may_not_hold_become_arguments_among_their_like() -
     assert jg.stats()["misses"] == before
     with pytest.raises(RuntimeError, match="cannot be converted"):
         compiled(x, 1 << 20)
+
+
+def test_an_inference_tensor_is_not_saved_for_a_backward() -> None:
+    with jg.inference_mode():
+        frozen = jg.ones(3) * 2
+
+    def step(w: Any, x: Any) -> Any:
+        y = w * 1 + x.detach()
+        return ((y * 2) * x).sum()
+
+    jg.compile(step)(jg.ones(3, requires_grad=True), jg.ones(3))
+    for function in (step, jg.compile(step)):
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            function(jg.ones(3, requires_grad=True), frozen)
 
 
 def test_the_trie_knows_its_size() -> None:

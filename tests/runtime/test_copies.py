@@ -90,6 +90,8 @@ def _wanted(name: str, before: Any) -> Any:
 def test_usual_copies_take_no_detour(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native_eager.is_installed() or form != "native":
         return
+    with jg.inference_mode():
+        frozen = jg.ones(3, 4) * 1  # whether such tensors exist changes nothing for others
     x, y = jg.ones(3, 4), jg.ones(3, 4)
     turned = jg.ones(4, 3).t()
     seen: list[str] = []
@@ -106,7 +108,10 @@ def test_usual_copies_take_no_detour(form: str, monkeypatch: pytest.MonkeyPatch)
     x.fill_(0.5)
     x[1].fill_(2)
     x[0].copy_(y[2])
+    x.add_(frozen).sub_(1)
     assert seen == []
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        frozen.copy_(y)
     np.testing.assert_array_equal(x.numpy(), [[1] * 4, [2] * 4, [0.5] * 4])
 
 

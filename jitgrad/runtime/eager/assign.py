@@ -17,7 +17,7 @@ from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import modes_in_use, state, write_checks
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder_state import RUNNING
-from jitgrad.version_counter import VERSION, inference_tensors
+from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["assign"]
 
@@ -70,7 +70,9 @@ def assign(x: Any, index: Any, value: Any) -> bool:
     Returns:
         Whether it was that, and done.
     """
-    if state.handler is not None or RUNNING or write_checks or inference_tensors or modes_in_use:
+    if state.handler is not None or RUNNING or write_checks or modes_in_use:
+        return False
+    if inference_tensors and is_inference(x):
         return False
     items = index if type(index) is tuple else (index,)
     aval = x._aval

@@ -324,6 +324,12 @@ def first_of(args: Args, count: int) -> Any:
 # --- in-place operations ---
 
 
+@eager_native
+def is_marked_now(x: TensorBase) -> bool:
+    """Whether a tensor is an inference tensor, which may be written in inference mode only."""
+    return len(inference_tensors) != 0 and type(x._vc) is not list
+
+
 @eager_apart
 def write_now(op: Op, targets: Any, args: Args) -> Any:
     """``door.apply_inplace`` of one target, where no graph has to know and all tensors are laid out alike.
@@ -331,7 +337,7 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
     """
     thread = here_if_eager()
-    if thread is None or write_checks or inference_tensors or modes_in_use or len(RUNNING) > 0:
+    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
         return MISSED
     written: tuple[Any, ...] = targets
     count = int(op.num_inputs)
@@ -341,6 +347,8 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     if not (len(params) == 0 or is_hashable(params)):
         return MISSED
     target: TensorBase = written[0]
+    if is_marked_now(target):
+        return MISSED
     inputs: tuple[Any, ...] = first_of(args, count)
     may_join = thread.thread.get("grad_enabled") is not False
     if may_join and may_need_graph(target):
@@ -453,7 +461,7 @@ def write_by_kernel(plan: EagerPlan, arrays: list[Any], targets: tuple[Any, ...]
 def update_now(op: Op, rows: Any, writes: Any, numbers: Any, params: Any, rest: Args) -> Any:
     """``door.apply_update`` where every row has a kernel and tensors that are laid out alike."""
     thread = here_if_eager()
-    if thread is None or write_checks or inference_tensors or modes_in_use or len(RUNNING) > 0 or compiled_updates:
+    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0 or compiled_updates:
         return MISSED
     if type(rows) is not list or len(rest) != 0 or thread.thread.get("grad_enabled") is not False:
         return MISSED
@@ -482,7 +490,7 @@ def plan_of_row(op: Op, row: tuple[Any, ...], kinds: tuple[Any, ...], params: tu
     first: TensorBase = row[0]
     avals: list[Any] = []
     for x in row:
-        if not isinstance(x, TensorBase) or x._aval is not first._aval or array_of(x) is MISSED:
+        if not isinstance(x, TensorBase) or x._aval is not first._aval or is_marked_now(x) or array_of(x) is MISSED:
             return None
         avals.append(x._aval)
     known: dict[Any, Any] = plans
