@@ -359,7 +359,7 @@ def _with_sizes(f: _Function) -> str:
     options = [name for name in FACTORY_OPTIONS if name in f.own]
     with_options = (
         f"    if {is_plain}is_plain and _plain_options(options, _options_of_{f.name}):\n"
-        f"        return _{f.name}({given}, **options)\n"
+        f"{_returned_for(names, f'_{f.name}({given}, **options)')}"
     )
     head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n\n" if options else ""
     return head + (
@@ -372,10 +372,23 @@ def _with_sizes(f: _Function) -> str:
         f" and _py_tuple(sizes[0]) in _sizes:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    if {is_plain}is_plain and not options:\n"
-        f"        return _{f.name}({given})\n"
+        f"{_returned_for(names, f'_{f.name}({given})')}"
         f"{with_options if options else ''}"
         f"    return _slow({f.name}, ({given},), options)\n"
     ).replace("(*sizes,)", "sizes")
+
+
+def _returned_for(names: list[str], call: str) -> str:
+    """``return call``; a first argument that should be a tensor and is none goes on, see ``_PLAIN``."""
+    if not names:
+        return f"        return {call}\n"
+    return (
+        f"        try:\n"
+        f"            return {call}\n"
+        f"        except AttributeError:\n"
+        f"            if _py_isinstance({names[0]}, _TensorBase):\n"
+        f"                raise\n"
+    )
 
 
 def _by_kinds(f: _Function) -> str:

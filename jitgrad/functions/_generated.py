@@ -911,7 +911,11 @@ def sum_to_size(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _sum_to_size(input, *sizes)
+        try:
+            return _sum_to_size(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(sum_to_size, (input, *sizes,), options)
 
 _known_vsplit = _py_set()
@@ -3212,7 +3216,11 @@ def expand(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _expand(input, *sizes)
+        try:
+            return _expand(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(expand, (input, *sizes,), options)
 
 def expand_as(input, other, *, x2=_M):
@@ -3243,7 +3251,11 @@ def flip(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _flip(input, *sizes)
+        try:
+            return _flip(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(flip, (input, *sizes,), options)
 
 def movedim(input, source, destination):
@@ -3282,7 +3294,11 @@ def permute(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _permute(input, *sizes)
+        try:
+            return _permute(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(permute, (input, *sizes,), options)
 
 def ravel(input):
@@ -3302,7 +3318,11 @@ def repeat(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _repeat(input, *sizes)
+        try:
+            return _repeat(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(repeat, (input, *sizes,), options)
 
 def repeat_interleave(input, repeats, dim=_M, *, output_size=None, axis=_M):
@@ -3325,7 +3345,11 @@ def reshape(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _reshape(input, *sizes)
+        try:
+            return _reshape(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(reshape, (input, *sizes,), options)
 
 def reshape_as(input, other, *, x2=_M):
@@ -3424,7 +3448,11 @@ def tile(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _tile(input, *sizes)
+        try:
+            return _tile(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(tile, (input, *sizes,), options)
 
 def unbind(input, dim=_M, *, axis=_M):
@@ -3495,7 +3523,11 @@ def view(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _view(input, *sizes)
+        try:
+            return _view(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(view, (input, *sizes,), options)
 
 def view_as(input, other, *, x2=_M):
@@ -3548,9 +3580,17 @@ def new_zeros(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _new_zeros(input, *sizes)
+        try:
+            return _new_zeros(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     if (not _overrides or _py_type(input) in _tensors) and is_plain and _plain_options(options, _options_of_new_zeros):
-        return _new_zeros(input, *sizes, **options)
+        try:
+            return _new_zeros(input, *sizes, **options)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(new_zeros, (input, *sizes,), options)
 
 _options_of_new_ones = 'dtype', 'device', 'requires_grad',
@@ -3563,9 +3603,17 @@ def new_ones(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _new_ones(input, *sizes)
+        try:
+            return _new_ones(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     if (not _overrides or _py_type(input) in _tensors) and is_plain and _plain_options(options, _options_of_new_ones):
-        return _new_ones(input, *sizes, **options)
+        try:
+            return _new_ones(input, *sizes, **options)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(new_ones, (input, *sizes,), options)
 
 def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=_M, pin_memory=_M):
@@ -3700,7 +3748,11 @@ def resize_(input, *sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
-        return _resize_(input, *sizes)
+        try:
+            return _resize_(input, *sizes)
+        except AttributeError:
+            if _py_isinstance(input, _TensorBase):
+                raise
     return _slow(resize_, (input, *sizes,), options)
 
 def bfloat16(input, *, memory_format=None):
