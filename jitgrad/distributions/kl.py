@@ -72,7 +72,7 @@ def kl_divergence(p: Any, q: Any) -> Any:
 
 def _most_specific(type_p: type, type_q: type) -> Formula | None:
     """The formula for the nearest base classes; RuntimeWarning if it depends on whose are looked at first."""
-    found = [(a, b) for a, b in _formulas if issubclass(type_p, a) and issubclass(type_q, b)]
+    found = [(a, b) for a, b in list(_formulas) if issubclass(type_p, a) and issubclass(type_q, b)]
     if not found:
         return None
     p_first = min(found, key=lambda pair: (type_p.__mro__.index(pair[0]), type_q.__mro__.index(pair[1])))

@@ -125,7 +125,7 @@ def _intern(key: tuple[object, ...], aval: Aval) -> Aval:
 def _sweep() -> None:
     """Drop the keys of avals that are gone. No finalizer does it: what interrupts one is lost."""
     global _sweep_at
-    for key, known in list(_INTERNED.items()):
+    for key, known in _INTERNED.copy().items():
         if known() is None and _INTERNED.get(key) is known:
             del _INTERNED[key]
     _sweep_at = max(_LEAST, 2 * len(_INTERNED))

@@ -190,7 +190,7 @@ def is_safe_class(kind: Any) -> bool:
 
 def is_declared(item: Any) -> bool:
     """Whether ``add_safe_globals`` was given a class or function: a file may call it with any arguments."""
-    return any(item is one for one in _safe.values())
+    return any(item is one for one in list(_safe.values()))
 
 
 def _named(item: Any) -> tuple[str, Any]:

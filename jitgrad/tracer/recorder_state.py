@@ -407,8 +407,8 @@ def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool
 
 def calls_elsewhere(thread: dict[str, Any]) -> list[RecorderState]:
     """The calls that are being recorded, but for those of the thread whose state this is."""
-    calls = tuple(RUNNING.items())
-    return [call for tid, call in calls if call.tid == tid and call.thread is not thread]
+    calls = RUNNING.copy()  # at once: a collection within ``tuple(...)`` lets another thread begin or end a call
+    return [call for tid, call in calls.items() if call.tid == tid and call.thread is not thread]
 
 
 def looks_at(operands: Sequence[Any], *, is_written: bool = False) -> None:

@@ -101,7 +101,7 @@ class DeviceQueue:
         self.is_retired = False
         self._submitted = 0
         self._reset()
-        _QUEUES.add(self)
+        _QUEUES[id(self)] = self
 
     def _reset(self) -> None:
         """Empty, without a worker: at the start, and in a forked child (whose parent keeps the pending work)."""
@@ -261,7 +261,12 @@ class DeviceQueue:
         return None
 
 
-_QUEUES: weakref.WeakSet[DeviceQueue] = weakref.WeakSet()
+_QUEUES: weakref.WeakValueDictionary[int, DeviceQueue] = weakref.WeakValueDictionary()
+"""By identity; no ``WeakSet``, which raises where another thread makes a queue while it is looked through."""
+
+
+def _all_queues() -> list[DeviceQueue]:
+    return [queue for ref in _QUEUES.valuerefs() if (queue := ref()) is not None]
 
 
 _stopped: list[DeviceQueue] = []
@@ -269,7 +274,7 @@ _stopped: list[DeviceQueue] = []
 
 def _before_fork() -> None:
     """Stop the queues, see Note [Queues at a fork]. A worker that forks cannot wait for its own work."""
-    queues = list(_QUEUES)
+    queues = _all_queues()
     if any(queue._worker is threading.current_thread() for queue in queues):
         return
     _stopped.extend(queue for queue in queues if queue._stop_for_fork())
@@ -282,12 +287,12 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     _stopped.clear()
-    for queue in list(_QUEUES):
+    for queue in _all_queues():
         queue._reset()
 
 
 def _at_exit() -> None:
-    for queue in list(_QUEUES):
+    for queue in _all_queues():
         queue.drain()
 
 
