@@ -165,9 +165,8 @@ def _row_nbytes(panel: Panel, spec: GemmSpec) -> str:
 def passes(nest: Nest) -> Iterator[tuple[str, str, str, str]]:
     """The loop over passes. Yields registers: its first k, its depth, whether it is the first, and the last."""
     b, arg = nest.b, nest.arg
-    end = b.call("i64", "llvm.smax.i64", f"i64 {arg['k']}", "i64 1")  # K = 0 still stores zeros
-    with b.loop("0", end, arg["depth"], hint="pass") as k:
+    with b.loop("0", arg["k"], arg["depth"], hint="pass") as k:
         depth = nest.min(arg["depth"], b.op(f"sub i64 {arg['k']}, {k}"))
         first = b.op(f"icmp eq i64 {k}, 0")
         after = b.op(f"add i64 {k}, {arg['depth']}")
-        yield k, depth, first, b.op(f"icmp sge i64 {after}, {end}")
+        yield k, depth, first, b.op(f"icmp sge i64 {after}, {arg['k']}")

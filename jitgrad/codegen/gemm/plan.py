@@ -214,7 +214,13 @@ def _settled(spec: GemmSpec, way: Way, costs: Mapping[Way, float], nearly: float
 def gemm_launch(
     spec: GemmSpec, m: int, n: int, k: int, batch: int, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int, int, float]:
-    """Argument words, number of units, units per task, and estimated nanoseconds on one core."""
+    """Argument words, number of units, units per task, and estimated nanoseconds on one core.
+
+    Raises:
+        ValueError: there is something to compute, but no k: that is zeros, and no product (``decompose``).
+    """
+    if k < 1 and m and n:
+        raise ValueError(f"a product [{m}, {k}] x [{k}, {n}] has no terms")
     depth = _depth(spec, k, a)
     unit_m, unit_n = _unit(spec, m, n, k, depth)
     units_m, units_n = max(1, -(-m // unit_m)), max(1, -(-n // unit_n))

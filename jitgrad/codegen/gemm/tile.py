@@ -147,7 +147,11 @@ def _resume(nest: Nest, panel: Panel, sums: str) -> list[str]:
 
 
 def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums: str) -> Cells:
-    """The register tile after this pass."""
+    """The register tile after this pass.
+
+    A pass has one k at least, ``gemm_launch``: a way around the loop would want zeros in as many registers again, and
+    LLVM then keeps sums in memory.
+    """
     b, vectors = nest.b, panel.vectors
     vec = vector_type(panel.width, nest.spec.scalar)
     zero, loop, done = b.label("zero"), b.label("k"), b.label("summed")
@@ -162,8 +166,7 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums
     else:
         b.do(f"br label %{zero}")
     b.start(zero)
-    some = b.op(f"icmp sgt i64 {at.depth}, 0")
-    b.do(f"br i1 {some}, label %{loop}, label %{done}")
+    b.do(f"br label %{loop}")
     b.start(loop)
     now = [b.label("%s") for _ in empty]
     for cell, values in zip(now, zip(*start.values(), strict=True), strict=True):
@@ -171,7 +174,7 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums
     left = _multiply(nest, panel, at, a_rows, now, dict.fromkeys(start), loop)
     b.do(f"br i1 {b.op(f'icmp sgt i64 {left}, 0')}, label %{loop}, label %{done}")
     b.start(done)
-    final = [b.op(f"phi {vec} [ {empty[0]}, %{zero} ], [ {cell}n, %{loop} ]") for cell in now]
+    final = [f"{cell}n" for cell in now]
     return [final[i * vectors : (i + 1) * vectors] for i in range(len(a_rows))]
 
 

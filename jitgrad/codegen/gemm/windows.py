@@ -266,7 +266,10 @@ def _vector_table(product: Product, segments: int, width: int, itemsize: int) ->
 def windows_launch(
     spec: GemmSpec, product: Product, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int, int, float, np.ndarray]:
-    """Argument words, number of units, units per task, estimated nanoseconds on one core, and the block of tables."""
+    """Argument words, number of units, units per task, estimated nanoseconds on one core, and the block of tables.
+
+    K is 1 at least, as for ``gemm_launch``.
+    """
     tables = _tables(product, spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
     vectors = product.images * -(-product.n // spec.width)
     depth = _depth(spec, product.k)
