@@ -91,7 +91,7 @@ def test_a_product_without_terms_has_no_kernel(extents: tuple[int, int]) -> None
 
 
 @pytest.mark.parametrize("copies", ["nothing", "B", "A and B"])
-@pytest.mark.parametrize("tile", TILES[32])
+@pytest.mark.parametrize("tile", [*TILES[32], (10, 2), (12, 1)])
 def test_sums_stay_in_registers(tile: tuple[int, int], copies: str) -> None:
     """LLVM stores sums to the target, and between passes; it keeps none on the stack for want of registers."""
     a_unit = "m" if "A" in copies else "any"

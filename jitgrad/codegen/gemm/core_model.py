@@ -5,10 +5,11 @@ Must not know: kernels that exist already, units of work, threads.
 
 The figures were fitted to measured times of 200 products (1 to 1024 rows, 8 to 1024 columns, K of 8 to 2000, float32
 and float64, all forms, 16 tiles each with and without a copy of B) on an Intel server core with two 512-bit
-multiply-adds a cycle: what the model chooses takes 1.06 times as long as the best of them, in the geometric mean. On
-another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products; there, other
-tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. Results do not depend on the
-choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
+multiply-adds a cycle (Ice Lake): what the model chooses takes 1.06 times as long as the best of them, in the geometric
+mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products;
+there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
+(Golden Cove) 1.04 times, over 1,550 products; with the figures of Ice Lake, and its tiles, it were 1.07. Results do not
+depend on the choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
 from __future__ import annotations
@@ -32,11 +33,6 @@ _TILES_SCALAR: tuple[Tile, ...] = ((4, 1), (1, 1))
 
 _PAGE = 4096  # rows this far apart share one set of the first cache
 _FEW_ROWS = 12  # so many stay there all the same
-_L1_NBYTES = 40_000  # what a panel of B may take of it
-_NEAR_NBYTES = 12_000  # of a panel of B in place: rows of a longer one are in many pages and few sets
-_L2_NBYTES = 400_000  # and of the second
-_TILE_CYCLES = 20.0  # to begin and end a tile,
-_CELL_CYCLES = 2.0  # and to store one of its vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +47,12 @@ class Core:
         beside: the part of the loads' time that multiply-adds do not hide.
         far: the least cycles of one step of k that reads a row of B in place where all rows share one set of the cache,
         walk: and what a step takes longer that reads a transposed A in place, from beyond the second cache.
+        l1_nbytes, l2_nbytes: what a panel of B may take of the first cache, and of the second.
+        near_nbytes: of a panel of B in place: rows of a longer one are in many pages and few sets.
+        tile: cycles to begin and end a tile,
+        cell: and to store one of its vectors.
+        strides: whether a transposed A of any size should be copied where each k is in another page.
+        more_tiles: that are among the best on this core, besides ``TILES``.
     """
 
     multiplies: float
@@ -60,14 +62,27 @@ class Core:
     beside: float
     far: float = 0.0
     walk: float = 0.0
+    l1_nbytes: int = 40_000
+    near_nbytes: int = 12_000
+    l2_nbytes: int = 400_000
+    tile: float = 20.0
+    cell: float = 2.0
+    strides: bool = True
+    more_tiles: tuple[Tile, ...] = ()
 
 
 _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
-_TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers
+_TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
+_GOLDEN_COVE = Core(
+    2.0, 0.77, 5.6, 0.86, 0.05, 0.0, 18.0, 17_500, 1_100, 2_000_000, 10.0, 7.0, False, ((10, 2), (12, 1))
+)
+_WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
 
 def core_of(target: Target) -> Core:
     """The core that ``target`` names."""
+    if target.width == 16 and target.cpu in _WITH_GOLDEN_COVE:
+        return _GOLDEN_COVE
     return _ONE if target.width == 16 and target.cpu.startswith("znver4") else _TWO
 
 
@@ -75,7 +90,7 @@ def tiles_for(target: Target) -> tuple[Tile, ...]:
     """The register tiles that ``target`` has the registers for."""
     if target.width == 1:
         return _TILES_SCALAR
-    return TILES[32] if target.registers >= 32 else TILES[16]
+    return TILES[32] + core_of(target).more_tiles if target.registers >= 32 else TILES[16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +112,31 @@ def product_cycles(
     """
     (rows, vectors), (m, n, k) = tile, shape
     panels = -(-n // (vectors * width))
-    line = _copied_line(k, vectors) if copy else _direct_line(k, vectors, b.row_nbytes)
+    line = _copied_line(core, k, vectors) if copy else _direct_line(core, k, vectors, b.row_nbytes)
     loads = (vectors * line + core.element * rows) / core.loads
     step = max(rows * vectors / core.multiplies, loads, core.latency) + core.beside * loads
     if not copy:
         is_far = b.row_nbytes % _PAGE == 0 and k > _FEW_ROWS
         step = max(step, core.far * is_far) + core.walk * walks
-    cycles = -(-m // rows) * panels * (k * step + _TILE_CYCLES + _CELL_CYCLES * rows * vectors)
+    cycles = -(-m // rows) * panels * (k * step + core.tile + core.cell * rows * vectors)
     return cycles + panels * -(-m // 512) * (_copy_cycles(b, width) * k * vectors + 4) if copy else cycles
 
 
-def _copied_line(k: int, vectors: int) -> float:
+def _copied_line(core: Core, k: int, vectors: int) -> float:
     """Cost of loading a vector of a copied panel, in loads: more where the panel overflows the first cache."""
-    return 2.0 if 64 * k * vectors > _L1_NBYTES else 1.15
+    return 2.0 if 64 * k * vectors > core.l1_nbytes else 1.15
 
 
-def _direct_line(k: int, vectors: int, row_nbytes: int) -> float:
+def _direct_line(core: Core, k: int, vectors: int, row_nbytes: int) -> float:
     """Cost of loading a vector of B in place, in loads."""
-    if 64 * k * vectors > _L2_NBYTES:
+    if 64 * k * vectors > core.l2_nbytes:
         return 10.0  # each tile of rows reads the panel again, from the last cache or from memory
     if row_nbytes % _PAGE == 0 and k > _FEW_ROWS:
         return 5.5  # every row evicts another
     if row_nbytes % 1024 == 0 and k > 48:
         return 3.5
-    straddles = 1.75 if row_nbytes % 64 or 64 * k * vectors > _NEAR_NBYTES else 1.15
-    return max(straddles, 2.6) if 64 * k * vectors > _L1_NBYTES else straddles
+    straddles = 1.75 if row_nbytes % 64 or 64 * k * vectors > core.near_nbytes else 1.15
+    return max(straddles, 2.6) if 64 * k * vectors > core.l1_nbytes else straddles
 
 
 def _copy_cycles(b: Matrix, width: int) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jitgrad.codegen.gemm.core_model import Matrix, Tile, core_of, product_cycles, tiles_for
+from jitgrad.codegen.gemm.core_model import Core, Matrix, Tile, core_of, product_cycles, tiles_for
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES, emit_gemm
 from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
@@ -132,10 +132,10 @@ def ways_of(product: StridedProduct, b_unit: str, width: int, target: Target) ->
     dtype, m, n, k, a_strides, b_strides = product
     core, shape, size = core_of(target), (m, n, k), dtype.itemsize
     b = Matrix(b_unit, abs(b_strides[0]) * size)
-    walks = m * k * size >= _ROWS_NBYTES and _rows_copy_pays(shape, a_strides, size, width)
+    walks = m * k * size >= _ROWS_NBYTES and _rows_copy_pays(core, shape, a_strides, size, width)
     costs = {}
     for tile in tiles_for(target):
-        pays = _rows_copy_pays(shape, a_strides, size, tile[1] * width)
+        pays = _rows_copy_pays(core, shape, a_strides, size, tile[1] * width)
         for copy in (False, True) if b_unit == "n" else (True,):
             cycles = product_cycles(core, tile, copy, shape, b, width, walks)
             for a_unit in ("any", "m") if copy and a_strides[0] == 1 and m > 1 else ("any",):
@@ -236,12 +236,14 @@ def gemm_launch(
     return words, units, grain, cost
 
 
-def _rows_copy_pays(shape: tuple[int, int, int], a_strides: Sequence[int], itemsize: int, columns: int) -> bool:
+def _rows_copy_pays(
+    core: Core, shape: tuple[int, int, int], a_strides: Sequence[int], itemsize: int, columns: int
+) -> bool:
     """A is a transposed view, each k of it in another page or too long for the caches, and several panels share it."""
     m, n, k = shape
     if a_strides[0] != 1 or n <= _ROWS_PANELS * columns or k < _ROWS_DEPTH:
         return False
-    return _walks(a_strides[1], itemsize) or m * k * itemsize >= _ROWS_NBYTES
+    return (core.strides and _walks(a_strides[1], itemsize)) or m * k * itemsize >= _ROWS_NBYTES
 
 
 def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
