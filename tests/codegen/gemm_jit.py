@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,6 +73,25 @@ def store_kernel(
     epilogue = StoreEpilogue(spec.dtype_name, accumulate)
     epilogue.cost = cost
     return load(emit_gemm(spec, "kernel", epilogue), target)
+
+
+class Guarded:
+    """Pages with an unreadable one on either side."""
+
+    def __init__(self, pages: int = 2) -> None:
+        page = mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, (pages + 2) * page)
+        self.bytes = np.frombuffer(self.memory, np.uint8)[page:-page]
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        for at in (self.bytes.ctypes.data - page, self.bytes.ctypes.data + pages * page):
+            assert libc.mprotect(at, page, 0) == 0
+
+    def high(self, nbytes: int) -> np.ndarray:
+        return self.bytes[len(self.bytes) - nbytes :]
+
+    def low(self, nbytes: int) -> np.ndarray:
+        return self.bytes[:nbytes]
 
 
 def dtype_of(x: np.ndarray) -> DType:

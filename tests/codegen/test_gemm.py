@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import mmap
 import re
 import sys
 
 import numpy as np
 import pytest
-from gemm_jit import assembly, call, load, multiply, spec_for, targets
+from gemm_jit import Guarded, assembly, call, load, multiply, spec_for, targets
 
 import jitgrad
 from jitgrad.codegen.gemm import (
@@ -249,7 +247,7 @@ def test_fused_epilogue(target: Target, cost: int) -> None:
 def test_nothing_outside_the_windows_is_read_or_written(target: Target, dtype: type) -> None:
     """Each operand ends where an unreadable page begins (or starts where one ends): a stray access kills the test."""
     rng = np.random.default_rng(8)
-    guards = [_Guarded() for _ in range(3)]
+    guards = [Guarded() for _ in range(3)]
     for m, n, k in [(1, 1, 1), (3, 5, 7), (8, 16, 4), (9, 17, 5), (20, 33, 18), (3, 20, 33), (2, 7, 9)]:
         for flip in range(8):
             for low in (False, True):
@@ -305,7 +303,7 @@ def test_which_products_copy_the_rows_of_a() -> None:
 @each_target
 def test_copies_of_rows_read_nothing_outside(target: Target) -> None:
     rng = np.random.default_rng(10)
-    guards = [_Guarded() for _ in range(2)]
+    guards = [Guarded() for _ in range(2)]
     for m, n, k in [(1, 1, 1), (3, 5, 7), (9, 17, 5), (13, 20, 9)]:
         for low in (False, True):
             place = [g.low if low else g.high for g in guards]
@@ -314,27 +312,6 @@ def test_copies_of_rows_read_nothing_outside(target: Target) -> None:
             out = place[1](m * n * 4).view(np.float32).reshape(1, m, n)
             multiply(a.T[None], b, out, target, spec=_copied_rows(spec_for(a.T[None], b, target)))
             _check(out, a.T[None], b)
-
-
-class _Guarded:
-    """Pages with an unreadable one on either side."""
-
-    PAGES = 2
-
-    def __init__(self) -> None:
-        page = mmap.PAGESIZE
-        self.memory = mmap.mmap(-1, (self.PAGES + 2) * page)
-        self.bytes = np.frombuffer(self.memory, np.uint8)[page:-page]
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        for at in (self.bytes.ctypes.data - page, self.bytes.ctypes.data + self.PAGES * page):
-            assert libc.mprotect(at, page, 0) == 0
-
-    def high(self, nbytes: int) -> np.ndarray:
-        return self.bytes[len(self.bytes) - nbytes :]
-
-    def low(self, nbytes: int) -> np.ndarray:
-        return self.bytes[:nbytes]
 
 
 def test_few_specs_serve_many_shapes() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_jit import load
+from gemm_jit import Guarded, load
 
 from jitgrad.codegen.gemm import Operand, StoreEpilogue, windows
+from jitgrad.codegen.gemm.core_model import TILES
 from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.windows import Product, windows_launch, windows_spec
 from jitgrad.codegen.llvm.target import host_target
@@ -34,11 +37,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _run(product: Product, tile: tuple[int, int] | None, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _run(product: Product, tile: tuple[int, int] | None, a: np.ndarray, b: np.ndarray, copy: bool = True) -> np.ndarray:
     target, epilogue = host_target(), StoreEpilogue("float32")
     spec = windows_spec(float32, product, "store", target)
     if tile:
-        spec = replace(spec, rows=tile[0], vectors=tile[1])
+        spec = replace(spec, rows=tile[0], vectors=tile[1], copy=copy)
     out = np.zeros((product.images, product.m, product.n), np.float32)
     own = epilogue.args(3, 0, product.m * product.n, product.n)
     words, units, _, _, tables = windows_launch(
@@ -71,3 +74,49 @@ def test_neither_tile_nor_pass_changes_a_bit(product: Product, monkeypatch: pyte
         for panel in (1, 20_000):  # passes of 64 steps; of more
             monkeypatch.setattr(windows, "_PANEL_NBYTES", {"table": panel, "any": panel})
             assert _run(product, tile, a, b).tobytes() == first.tobytes()
+
+
+_ROWS, _WIDTH, _PAD = 5, 32, 2
+_WIDE = ((CHANNELS, (_ROWS + _PAD) * (_WIDTH + _PAD)), (3, _WIDTH + _PAD), (3, 1))
+WHOLE = Product(
+    IMAGES, 1, OUTS, _ROWS * _WIDTH, CHANNELS * 9, 0, CHANNELS * _WIDE[0][1], 0,
+    ((OUTS, CHANNELS * 9),), ((CHANNELS * 9, 1),), _WIDE, ((_ROWS, _WIDTH + _PAD), (_WIDTH, 1)),
+)  # fmt: skip
+"""All vectors are whole, and one segment each; 30 vectors, which is no multiple of every tile's."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@pytest.mark.parametrize("cost", [1, 100])
+@pytest.mark.parametrize("rows", [OUTS, 1, 8])
+def test_panels_are_read_in_place(rows: int, cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as from copies; nothing beside the image is read, which fills memory between unreadable pages."""
+    monkeypatch.setattr(StoreEpilogue, "cost", cost)
+    product = WHOLE._replace(m=rows, a_m=((rows, CHANNELS * 9),) if rows > 1 else ())
+    assert not windows_spec(float32, WHOLE, "store", host_target()).copy
+    rng = np.random.default_rng(1)
+    nbytes = 4 * IMAGES * WHOLE.b_image
+    guarded = Guarded(-(-nbytes // mmap.PAGESIZE))
+    a = rng.standard_normal(rows * CHANNELS * 9).astype(np.float32)
+    values = rng.standard_normal(IMAGES * WHOLE.b_image).astype(np.float32)
+    for place in (guarded.low, guarded.high):
+        b = place(nbytes).view(np.float32)
+        b[:] = values
+        first = _run(product, (8, 2), a, b)
+        for tile in TILES[32]:
+            assert _run(product, tile, a, b, copy=False).tobytes() == first.tobytes(), tile
+    image = values.reshape(IMAGES, CHANNELS, _ROWS + _PAD, _WIDTH + _PAD)
+    patches = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3)).transpose(0, 1, 4, 5, 2, 3)
+    expected = a.reshape(rows, -1) @ patches.reshape(IMAGES, CHANNELS * 9, -1).astype(np.float64)
+    np.testing.assert_allclose(first, expected, atol=1e-4)
+
+
+def test_which_panels_stay_where_they_are() -> None:
+    """Where a vector lies in two rows of the image, or its columns lie apart, panels are copied."""
+
+    def copies(product: Product) -> bool:
+        return windows_spec(float32, product, "store", host_target()).copy
+
+    assert copies(FORWARD) and copies(WEIGHT) and not copies(WHOLE)
+    assert copies(WHOLE._replace(n=_ROWS * 8, b_n=((_ROWS, _WIDTH + _PAD), (8, 1))))
+    assert copies(WHOLE._replace(n=_ROWS * 16, b_n=((_ROWS, _WIDTH + _PAD), (16, 2))))
+    assert copies(WHOLE._replace(n=_ROWS * _WIDTH - 1, b_n=((_ROWS * _WIDTH - 1, 1),)))

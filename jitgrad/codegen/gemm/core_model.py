@@ -8,7 +8,7 @@ and float64, all forms, 16 tiles each with and without a copy of B) on an Intel 
 multiply-adds a cycle (Ice Lake): what the model chooses takes 1.06 times as long as the best of them, in the geometric
 mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products;
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
-(Golden Cove) 1.04 times, over 1,550 products; with the figures of Ice Lake, and its tiles, it were 1.07. Results do not
+(Golden Cove) 1.03 times, over 1,600 products; with the figures of Ice Lake, and its tiles, it were 1.07. Results do not
 depend on the choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
@@ -52,7 +52,7 @@ class Core:
         tile: cycles to begin and end a tile,
         cell: and to store one of its vectors.
         strides: whether a transposed A of any size should be copied where each k is in another page.
-        more_tiles: that are among the best on this core, besides ``TILES``.
+        more_tiles: that are among the best on this core, besides ``TILES``; for products of matrices, not of windows.
     """
 
     multiplies: float
@@ -74,7 +74,7 @@ class Core:
 _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
 _GOLDEN_COVE = Core(
-    2.0, 0.77, 5.6, 0.86, 0.05, 0.0, 18.0, 17_500, 1_100, 2_000_000, 10.0, 7.0, False, ((10, 2), (12, 1))
+    2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 16.0, 26_000, 12_000, 550_000, 15.0, 22.0, False, ((10, 2), (12, 1))
 )
 _WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
@@ -90,7 +90,7 @@ def tiles_for(target: Target) -> tuple[Tile, ...]:
     """The register tiles that ``target`` has the registers for."""
     if target.width == 1:
         return _TILES_SCALAR
-    return TILES[32] + core_of(target).more_tiles if target.registers >= 32 else TILES[16]
+    return TILES[32] if target.registers >= 32 else TILES[16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,11 +114,13 @@ def _emit_panels(
     nest: Nest, b_matrix: str, start: str, end: str, kind: tuple[int, int], body: PanelBody
 ) -> None:  # fmt: skip
     """All panels of ``kind`` (vectors, width) in [start, end)."""
-    b, arg, (vectors, width) = nest.b, nest.arg, kind
+    b, arg, spec, (vectors, width) = nest.b, nest.arg, nest.spec, kind
     with b.loop(start, end, vectors * width, hint="panel") as col:
         left = nest.min(b.op(f"sub i64 {arg['n']}, {col}"), str(vectors * width))
+        in_place = spec.masks and not spec.copy and spec.b_unit == "n"
+        whole = b.op(f"icmp eq i64 {left}, {vectors * width}") if in_place else ""
         body(
-            Panel(vectors, width, col, left, vector_masks(b, nest.spec, left, vectors)),
+            Panel(vectors, width, col, left, vector_masks(b, spec, left, vectors), whole=whole),
             nest.at(b_matrix, col, arg["b_sn"]),
         )
 

@@ -8,11 +8,12 @@ for unit:                  a group, a block of vectors of columns, a block of ro
   for panel of vectors:    each with its image and its columns
     for pass over K:       as much of the panel as stays in the first cache is copied from the image
       for tile of rows:    as in ``tile``
+Or panels are not copied, ``copy`` of the spec: then one pass reads the image in place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES, passes
 from jitgrad.codegen.gemm.pack import transpose_block
@@ -47,8 +48,8 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
         arg[word] = _word(b, tables, str(i))
         if i > 2:
             arg[word] = b.op(f"getelementptr i64, ptr {tables}, i64 {arg[word]}")
-    copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64")
-    sums = b.op(f"alloca [{SUMS_NBYTES} x i8], align 64")
+    copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64") if spec.copy else ""
+    sums = b.op(f"alloca [{SUMS_NBYTES} x i8], align 64") if spec.copy or looped(epilogue) else ""
     where = b.op(f"alloca [{24 * spec.vectors} x i8], align 8") if looped(epilogue) else ""
     a, b_base = _base(b, arg, "a"), _base(b, arg, "b")
     epilogue.prepare(b)
@@ -66,7 +67,10 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
         here = nest.at(b_base, group, arg["b_sg"])
         with b.loop(start, end, spec.vectors, hint="panel") as first:
             panel, vectors = _panel(nest, here, group, first, end)
-            _emit_passes(nest, panel, vectors, copy)
+            if spec.copy:
+                _emit_passes(nest, panel, vectors, copy)
+            else:
+                _emit_in_place(nest, panel, vectors)
     return b.finish()
 
 
@@ -130,6 +134,15 @@ def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) ->
         else:
             a = nest.at(a, k, arg["a_sk"])
         emit_tiles(nest, panel, DepthPass(depth, a, copy, str(panel.columns * spec.itemsize), first, last, a_ks))
+
+
+def _emit_in_place(nest: Nest, panel: Panel, vectors: list[_Vector]) -> None:
+    """All of K at once: a vector of each k begins at the vector's start, and the offset of k from there."""
+    b, arg, spec = nest.b, nest.arg, nest.spec
+    entries = [nest.at(arg["b_vectors"], vector.number, 16) for vector in vectors]
+    starts = tuple(nest.offset(v.b, _word(b, entry, "0")) for v, entry in zip(vectors, entries, strict=True))
+    a_ks = arg["a_ks"] if spec.a_unit == "table" else ""
+    emit_tiles(nest, replace(panel, starts=starts), DepthPass(arg["k"], nest.a, arg["b_ks"], "8", a_ks=a_ks))
 
 
 def _store_row(nest: Nest, panel: Panel, to: str, k: str, value: str) -> None:

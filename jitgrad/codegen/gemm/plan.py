@@ -134,7 +134,7 @@ def ways_of(product: StridedProduct, b_unit: str, width: int, target: Target) ->
     b = Matrix(b_unit, abs(b_strides[0]) * size)
     walks = m * k * size >= _ROWS_NBYTES and _rows_copy_pays(core, shape, a_strides, size, width)
     costs = {}
-    for tile in tiles_for(target):
+    for tile in (*tiles_for(target), *core.more_tiles):
         pays = _rows_copy_pays(core, shape, a_strides, size, tile[1] * width)
         for copy in (False, True) if b_unit == "n" else (True,):
             cycles = product_cycles(core, tile, copy, shape, b, width, walks)

@@ -65,7 +65,7 @@ class GemmSpec:
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
         copy: copy each panel of B to contiguous rows first, in several passes over K if it is long. Always so unless
-            ``b_unit`` is "n" or "panels".
+            ``b_unit`` is "n" or "panels", or is "runs" with one segment to a vector.
         width: lanes of a vector of this dtype.
         fma: use the fused instruction.
         masks: the target has predicated loads and stores.
@@ -109,7 +109,7 @@ class Panel:
     """Some neighbouring columns of B and C, as wide as a register tile. ``col`` and ``left`` are i64 registers.
 
     In a product of windows each vector has a place of its own: ``places`` holds registers of its batch and its first
-    column, and ``col`` and ``left`` are not used.
+    column, and ``col`` and ``left`` are not used. ``starts`` is where each begins in the image, if they are read there.
     """
 
     vectors: int
@@ -118,6 +118,8 @@ class Panel:
     left: str  # columns that exist
     masks: list[str | None]  # per vector
     places: tuple[tuple[str, str], ...] = ()
+    starts: tuple[str, ...] = ()
+    whole: str = ""  # i1: all columns exist; empty where B is read without masks anyway
 
     @property
     def columns(self) -> int:

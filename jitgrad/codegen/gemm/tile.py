@@ -38,7 +38,7 @@ class DepthPass:
 
     depth: str  # elements of K
     a: str  # A at the pass's first column, or the copy of its rows
-    b: str  # B's panel at the pass's first row
+    b: str  # B's panel at the pass's first row; or offsets of its rows, if each of its vectors has a start
     b_stride: str  # bytes between B's rows
     first: str = ""  # i1: sums start at zero
     last: str = ""  # i1: sums are finished
@@ -153,10 +153,8 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums
     LLVM then keeps sums in memory.
     """
     b, vectors = nest.b, panel.vectors
-    vec = vector_type(panel.width, nest.spec.scalar)
     zero, loop, done = b.label("zero"), b.label("k"), b.label("summed")
-    empty = ["zeroinitializer" if panel.width > 1 else "0.0"] * (len(a_rows) * vectors)
-    start = {zero: empty}
+    start = {zero: ["zeroinitializer" if panel.width > 1 else "0.0"] * (len(a_rows) * vectors)}
     if at.first:
         resume = b.label("resume")
         b.do(f"br i1 {at.first}, label %{zero}, label %{resume}")
@@ -166,16 +164,51 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], sums
     else:
         b.do(f"br label %{zero}")
     b.start(zero)
-    b.do(f"br label %{loop}")
+    if panel.whole:
+        masked = b.label("k")
+        b.do(f"br i1 {panel.whole}, label %{loop}, label %{masked}")
+        ways = {loop: _sum_up(nest, panel, at, a_rows, start, (loop, done), False)}
+        ways[masked] = _sum_up(nest, panel, at, a_rows, start, (masked, done), True)
+        b.start(done)
+        final = [
+            _joined(nest, panel, dict(zip(ways, cells, strict=True))) for cells in zip(*ways.values(), strict=True)
+        ]
+    else:
+        b.do(f"br label %{loop}")
+        final = _sum_up(nest, panel, at, a_rows, start, (loop, done), False)
+        b.start(done)
+    return [final[i * vectors : (i + 1) * vectors] for i in range(len(a_rows))]
+
+
+def _joined(nest: Nest, panel: Panel, values: dict[str, str]) -> str:
+    ways = ", ".join(f"[ {value}, %{block} ]" for block, value in values.items())
+    return nest.b.op(f"phi {vector_type(panel.width, nest.spec.scalar)} {ways}")
+
+
+def _sum_up(
+    nest: Nest,
+    panel: Panel,
+    at: DepthPass,
+    a_rows: list[str],
+    start: dict[str, list[str]],
+    blocks: tuple[str, str],
+    masked: bool,
+) -> list[str]:
+    """The loop over k, in the first of ``blocks``, then to the second: registers of the sums.
+
+    Args:
+        start: what the sums are before, by the block that comes before.
+        masked: not all of the panel's columns exist.
+    """
+    b, vec = nest.b, vector_type(panel.width, nest.spec.scalar)
+    loop, done = blocks
     b.start(loop)
-    now = [b.label("%s") for _ in empty]
+    now = [b.label("%s") for _ in next(iter(start.values()))]
     for cell, values in zip(now, zip(*start.values(), strict=True), strict=True):
         _phi(b, vec, cell, dict(zip(start, values, strict=True)), cell + "n", loop)
-    left = _multiply(nest, panel, at, a_rows, now, dict.fromkeys(start), loop)
+    left = _multiply(nest, panel, at, a_rows, now, dict.fromkeys(start), loop, masked)
     b.do(f"br i1 {b.op(f'icmp sgt i64 {left}, 0')}, label %{loop}, label %{done}")
-    b.start(done)
-    final = [f"{cell}n" for cell in now]
-    return [final[i * vectors : (i + 1) * vectors] for i in range(len(a_rows))]
+    return [f"{cell}n" for cell in now]
 
 
 def _phi(b: FnBuilder, kind: str, name: str, start: dict[str, str], following: str, loop: str) -> None:
@@ -184,18 +217,29 @@ def _phi(b: FnBuilder, kind: str, name: str, start: dict[str, str], following: s
 
 
 def _multiply(
-    nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], now: list[str], entries: dict[str, None], loop: str
+    nest: Nest,
+    panel: Panel,
+    at: DepthPass,
+    a_rows: list[str],
+    now: list[str],
+    entries: dict[str, None],
+    loop: str,
+    masked: bool,
 ) -> str:
-    """The loop over k: ``acc[row, vector] += a[row] * b[vector]``, into names with an "n". Returns what is left."""
+    """One turn of the loop: ``acc[row, vector] += a[row] * b[vector]``, into names with an "n". Returns what is left.
+
+    A load under a mask takes a turn of the ports that multiply-adds need.
+    """
     b, spec = nest.b, nest.spec
     k, a_off, b_at = b.label("%k"), b.label("%a"), b.label("%b")
     a_start = ("ptr", at.a_ks) if at.a_ks else ("i64", "0")
     for name, kind, first in ((k, "i64", at.depth), (a_off, *a_start), (b_at, "ptr", at.b)):
         _phi(b, kind, name, dict.fromkeys(entries, first), name + "n", loop)
-    columns, whole = [], spec.copy or spec.b_unit == "panels"
+    columns = []
+    row = b.op(f"load i64, ptr {b_at}") if panel.starts else ""
     for v in range(panel.vectors):
-        column = nest.offset(b_at, v * panel.width * spec.itemsize)
-        columns.append(load_vector(b, spec.scalar, panel.width, column, None if whole else panel.masks[v]))
+        start = nest.offset(panel.starts[v], row) if row else nest.offset(b_at, v * panel.width * spec.itemsize)
+        columns.append(load_vector(b, spec.scalar, panel.width, start, panel.masks[v] if masked else None))
     cells = iter(now)
     offset = b.op(f"load i64, ptr {a_off}") if at.a_ks else a_off
     for a_row in a_rows:

@@ -11,7 +11,9 @@ Must not know: LLVM, primitives.
 # digits, and the kernel adds two table entries where a matrix has two strides.
 #   A, the factor that is read element by element: one table for its rows, one for k (``a_unit`` "table"); or strides.
 #   B, whose panels are copied: "runs": p runs along memory. A vector of columns is then a few contiguous *segments*,
-#   each loaded under a mask; where there are more than ``_MOST_SEGMENTS``, as with strides, it is gathered.
+#   each loaded under a mask; where there are more than ``_MOST_SEGMENTS``, as with strides, it is gathered. Where all
+#   vectors are whole and one segment, panels need not be copied: a row of the image serves several k, so what a panel
+#   reads in place is less than its copy, and stays in the first cache without passes over K.
 #   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
 # Where A is the same for all images, columns are counted in vectors over the whole batch: a panel may hold vectors of
 # several images. Only the order of k matters to the sums, see Note [Order of summation].
@@ -29,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.codegen.gemm.core_model import Core, Tile, core_of, tiles_for
+from jitgrad.codegen.gemm.core_model import Core, core_of, tiles_for
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES
 from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
@@ -56,6 +58,7 @@ _TRIAL_NBYTES = 8 << 20  # of the images that they are measured on
 _TASK_NS = 2500
 _PASS_CYCLES = 40.0  # to begin and end a tile's pass,
 _CELL_CYCLES = 4.0  # and to save and resume one of its vectors
+_PLACE_LOADS = 2.0  # and in place: most lie across two lines
 _RUN_CYCLES = 250.0  # to begin a run of a column that is transposed: it comes from the last cache
 _LOADS = 1.3  # per cycle, beside multiply-adds: a little over what one port does
 _LINE_LOADS = 1.5  # what a vector of the panel costs, from the second cache
@@ -135,12 +138,24 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
-    tiles = _best_tiles(product.m, vectors, product.k, a_unit, unit == "krun", target)
-    ways = [Way(*tile, True, a_unit) for tile in tiles]
-    times = _measured(product, [replace(spec, rows=way.rows, vectors=way.vectors) for way in ways], vectors, target)
-    known = {way: ns for way, ns in times.items() if way[:2] in tiles_for(target) and way[2:] == (True, a_unit)}
-    best = quickest(ways[0], known) if known else ways[0]
-    return replace(spec, rows=best.rows, vectors=best.vectors)
+    ways = _best_ways(product.m, vectors, product.k, a_unit, unit == "krun", _may_stay(product, spec), target)
+    times = _measured(product, [_in_way(spec, way) for way in ways], vectors, target)
+    known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
+    return _in_way(spec, quickest(ways[0], known) if known else ways[0])
+
+
+def _in_way(spec: GemmSpec, way: Way) -> GemmSpec:
+    return replace(spec, rows=way.rows, vectors=way.vectors, copy=way.copy)
+
+
+def _may_stay(product: Product, spec: GemmSpec) -> bool:
+    """Whether panels of a product can be read in place, without masks."""
+    return spec.b_unit == "runs" and spec.segments == 1 and product.n % spec.width == 0
+
+
+def _is_right(way: Way, product: Product, spec: GemmSpec, target: Target) -> bool:
+    """Whether a product of the spec's form may be done so."""
+    return way[:2] in tiles_for(target) and (way.copy or _may_stay(product, spec)) and way.a_unit == spec.a_unit
 
 
 def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target: Target) -> Times:
@@ -179,26 +194,28 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _best_tiles(m: int, vectors: int, k: int, a_unit: str, transposed: bool, target: Target) -> tuple[Tile, ...]:
-    """Those that are worth a measurement, the model's choice first."""
+def _best_ways(
+    m: int, vectors: int, k: int, a_unit: str, transposed: bool, single: bool, target: Target
+) -> tuple[Way, ...]:
+    """Those that are worth a measurement, the model's choice first. ``single``: each vector is one segment."""
     core = core_of(target)
     run_cycles = _RUN_CYCLES * target.width if transposed else 0.0
 
-    def cycles(tile: Tile) -> float:
-        passes = -(-k * 64 * tile[1] // _PANEL_NBYTES[a_unit])
-        return _cycles(core, tile, m, vectors, k, passes, run_cycles)
+    def cycles(way: Way) -> float:
+        passes = -(-k * 64 * way.vectors // _PANEL_NBYTES[a_unit]) if way.copy else 1
+        return _cycles(core, way, m, vectors, k, passes, run_cycles)
 
-    return tuple(sorted(tiles_for(target), key=cycles)[:_BEST])
+    ways = [Way(*tile, copy, a_unit) for tile in tiles_for(target) for copy in ((False, True) if single else (True,))]
+    return tuple(sorted(ways, key=cycles)[:_BEST])
 
 
-def _cycles(
-    core: Core, tile: tuple[int, int], m: int, vectors: int, k: int, passes: int, run_cycles: float
-) -> float:  # fmt: skip
+def _cycles(core: Core, way: Way, m: int, vectors: int, k: int, passes: int, run_cycles: float) -> float:
     """Of a product. ``run_cycles``: to begin the copy of a vector of columns, in each pass."""
-    rows, wide = tile
-    step = max(rows * wide / core.multiplies, (_LINE_LOADS * wide + rows) / _LOADS, core.latency)
+    rows, wide, copy, _ = way
+    loads = ((_LINE_LOADS if copy else _PLACE_LOADS) * wide + rows) / _LOADS
+    step = max(rows * wide / core.multiplies, loads, core.latency)
     tile_cycles = k * step + passes * (_PASS_CYCLES + _CELL_CYCLES * rows * wide)
-    copy_cycles = wide * (4.0 * k + passes * run_cycles)
+    copy_cycles = wide * (4.0 * k + passes * run_cycles) if copy else 0.0
     return -(-vectors // wide) * (-(-m // rows) * tile_cycles + copy_cycles)
 
 
@@ -306,7 +323,7 @@ def _depth(spec: GemmSpec, k: int) -> int:
     """Length of one pass over K: equal parts, whole 128-bit blocks."""
     row = spec.columns * spec.itemsize
     most = max(64, _PANEL_NBYTES[spec.a_unit] // row) // 4 * 4
-    passes = max(1, -(-k // most))
+    passes = max(1, -(-k // most)) if spec.copy else 1
     return _ceil(_parts(k, passes), 4) if passes > 1 else max(1, k)
 
 
