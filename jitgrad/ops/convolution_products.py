@@ -24,6 +24,7 @@ __all__ = ["forward_product", "input_product", "weight_product"]
 
 Ints = tuple[int, ...]
 _FEW_POSITIONS = 8
+_MANY_COLUMNS = 2048  # so many positions of all images: a copy of the weight takes 4 % of their product
 
 
 def _padded(b: Any, x: Any, lo: Ints, hi: Ints) -> Any:
@@ -150,7 +151,7 @@ def input_product(
         outs = w.shape[0] // groups
         return _channels_product(
             b,
-            _weight_of(b, w, chosen, groups),
+            _weight_of(b, w, chosen, groups, shape[0] * math.prod(counts)),
             (
                 padded,
                 sum((p.at + before) * s for p, before, s in zip(chosen, lo, steps, strict=True)),
@@ -164,14 +165,15 @@ def input_product(
     return _side_by_side(b, phases, part, shape, counts)
 
 
-def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int) -> tuple[Any, int, Any, Any]:
+def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int, positions: int) -> tuple[Any, int, Any, Any]:
     """The factor that a phase multiplies: a value, where it begins, the digits of the channel and of (output, tap).
 
-    A phase that sees some of the taps copies them: in place, each step along k would be in another line of the cache.
+    A phase that sees some of the taps copies them, and so does one of many ``positions``, which all images have: in
+    place, each step along k, or each output, would be in another line of the cache.
     """
     (every, channels), kernel = w.shape[:2], w.shape[2:]
     outs, seen, steps = every // groups, tuple(p.taps for p in chosen), tuple(p.tap_step for p in chosen)
-    if seen == tuple(kernel):
+    if seen == tuple(kernel) and positions < _MANY_COLUMNS:
         window, taps = contiguous_strides(tuple(kernel)), math.prod(kernel)
         first = sum(p.tap * s for p, s in zip(chosen, window, strict=True))
         return w, first, [(channels, taps)], [(outs, channels * taps), *_digits(seen, window, steps)]
