@@ -12,6 +12,7 @@ _RANDOM = f"{_GROWTH}::test_random_programs_record_what_python_records"
 _RUNS = "compiled/test_instr_runs.py"
 _COPIES = "runtime/test_copies.py"
 _OPTIONS = "ops/test_factory_options.py"
+_NO_GRAD = "compiled/test_views_without_grad.py"
 
 GROWTH_MUTANTS = [
     *_in(
@@ -37,6 +38,19 @@ GROWTH_MUTANTS = [
         ("growth.py", "    if recorder.node is not parent or not may_grow(recorder):\n        return MISSED  # Python",
          "    if False:\n        return MISSED  # Python",
          f"{_GROWTH}::test_python_that_runs_in_the_middle_may_move_the_path"),
+        ("view_hits.py", "    if source._requires_grad:\n        return True\n", "", _NO_GRAD),
+        ("view_hits.py", "return base is not None and base._requires_grad", "return False", _NO_GRAD),
+        ("view_hits.py", "return recorder.metas[1] if thread.get(\"inference_mode\") is True else recorder.metas[0]",
+         "return recorder.metas[0]", _NO_GRAD),
+        ("view_hits.py", "meta_of_mode(recorder) if node.meta is None else node.meta", "node.meta", _NO_GRAD),
+        ("growth.py", "    if kind.is_view and makes_stub(kind.window, None, inputs[0]):\n        return MISSED\n", "",
+         _NO_GRAD),
+        ("hits.py", "    if node.is_view and makes_stub(node.window, node.meta, args[0]):\n        return MISSED\n", "",
+         _NO_GRAD),
+        ("operations.py", "            if op.has_base and state.grad_enabled:\n", "            if op.has_base:\n",
+         _NO_GRAD),
+        ("known_calls.py", "return view.window is UNTRACKED or (view.window is SEVERAL and view.meta is None)",
+         "return False", f"{_NO_GRAD} compiled/test_remembered.py"),
         ("numbers.py", " or (x == 0 and type(x) is float):", ":", _SAME),
         ("shape_rules.py", "        key.append(type(param))  # equal", "        pass  # equal",
          f"{_GROWTH}::test_kinds_tell_apart_what_rules_tell_apart"),

@@ -30,6 +30,7 @@ from jitgrad.probe import probe
 from jitgrad.runtime.eager.eager import check_inplace, checked_plan, split_args
 from jitgrad.runtime.eager.overlap import check_no_overlap
 from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
+from jitgrad.runtime.engine.graph.creation_meta import CreationMeta
 from jitgrad.runtime.engine.graph.current import current_graph_task
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
@@ -179,6 +180,7 @@ class _Backend:
     check_inplace = staticmethod(check_inplace)
     check_writable = staticmethod(check_writable)
     creation_meta_of = staticmethod(creation_meta_of)
+    metas_without_grad = CreationMeta.NO_GRAD_MODE, CreationMeta.INFERENCE_MODE
     split_args = staticmethod(split_args)
     saved_vids = staticmethod(saved_vids)
     savers = staticmethod(savers)

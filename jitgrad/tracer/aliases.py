@@ -16,7 +16,7 @@ from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.keys import STUB
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, TrieNode
+from jitgrad.tracer.trie import DETACHED, SEVERAL, TRACKED, TrieNode
 from jitgrad.version_counter import VERSION, version_of
 
 __all__ = ["Aliases", "Stubs"]
@@ -42,7 +42,8 @@ class Aliases:
 
     def note_view(self, node: TrieNode, out: Any, source: Any) -> None:
         """A view: linked now, or when that matters (Note [Links of views])."""
-        if node.window is not UNTRACKED and (node.is_simple or node.outs is not None):
+        is_hit = node.is_simple or node.outs is not None
+        if is_hit and not HOT.makes_stub(node.window, node.meta, source):
             HOT.note_source(self._recorder, node, out, source)
         else:
             self._link_view(out, source)

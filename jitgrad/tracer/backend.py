@@ -17,7 +17,13 @@ __all__ = ["Backend"]
 
 
 class Backend(Protocol):
-    """What the levels above do for a recorder."""
+    """What the levels above do for a recorder.
+
+    Attributes:
+        metas_without_grad: ``creation_meta_of`` in no_grad mode, and in inference mode.
+    """
+
+    metas_without_grad: tuple[Any, Any]
 
     def compile_end(self, segment: Any, plans: Any) -> Any: ...
     def defer_end(self, segment: Any, plans: Any) -> Any: ...

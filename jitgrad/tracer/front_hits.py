@@ -36,7 +36,8 @@ from jitgrad.tracer.hits import (
 )
 from jitgrad.tracer.recall_hits import recall
 from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.trie import UNTRACKED, TrieNode
+from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.view_hits import makes_stub
 from jitgrad.tracer.write_hits import hit_write
 
 __all__ = ["OPERATION_FRONTS", "CallForm", "FrontRow"]
@@ -335,8 +336,7 @@ def find_item(node: TrieNode, vid: Any, dim: int, item: Any) -> TrieNode | None:
     tries = 0
     while child is not None:
         if is_item(child, vid, dim, item):
-            is_usual = child.is_simple and child.is_view and child.window is not UNTRACKED
-            return taken(node, child, tries) if is_usual else None
+            return taken(node, child, tries) if child.is_simple and child.is_view else None
         child = following(node, child, tries)
         tries += 1
     return None
@@ -382,7 +382,7 @@ def get_part(recorder: RecorderState, x: TensorBase, items: tuple) -> Any:
             dim += 1
         else:
             child: TrieNode = find_item(node, vid, dim, item)
-            if child is None:
+            if child is None or makes_stub(child.window, child.meta, x):
                 return MISSED
             path.append(child)
             node = child
@@ -419,7 +419,9 @@ def get_basic(args: Args, count: int) -> Any:
         return get_part(recorder, args[0], index)
     x: TensorBase = args[0]
     node: TrieNode = find_item(recorder.node, x._vid, 0, index)
-    return MISSED if node is None or not (is_atomic() or is_ours(recorder, x)) else step_to(recorder, node, x)
+    if node is None or makes_stub(node.window, node.meta, x) or not (is_atomic() or is_ours(recorder, x)):
+        return MISSED
+    return step_to(recorder, node, x)
 
 
 @native

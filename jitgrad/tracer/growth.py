@@ -41,7 +41,7 @@ from jitgrad.tracer.path import Path
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.shape_rules import Kind, kind_key, kinds
 from jitgrad.tracer.trie import Trie, TrieNode, new_node
-from jitgrad.tracer.view_hits import note_source
+from jitgrad.tracer.view_hits import makes_stub, note_source
 from jitgrad.user_line import INSIDE, LINES, user_line
 from jitgrad.version_counter import inference_tensors
 
@@ -254,6 +254,8 @@ def grow(recorder: RecorderState, op: Op, inputs: tuple, params: tuple) -> Any:
     thread: dict = recorder.thread
     kind: Kind = kind_of_plain(op, thread.get("grad_enabled"), inputs, params)
     if kind is None or (kind.joins and len(inference_tensors) != 0):  # perhaps one is saved, which is refused
+        return MISSED
+    if kind.is_view and makes_stub(kind.window, None, inputs[0]):
         return MISSED
     key = (op, loose(ids), params)
     children: dict = parent.children

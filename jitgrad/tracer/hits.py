@@ -42,8 +42,8 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.growth import grow
 from jitgrad.tracer.keys import IN, LEAF, MARK, MISSED, PLAIN, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
-from jitgrad.tracer.trie import UNTRACKED, TrieNode
-from jitgrad.tracer.view_hits import catch_up, memory_of, note_source
+from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.view_hits import catch_up, makes_stub, memory_of, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
@@ -457,7 +457,7 @@ def follow(recorder: RecorderState, node: TrieNode | None, args: Args, count: in
     """Go on to the trie node that an operation on ``args`` was found to be, if to any: its result."""
     if node is None or not (node.is_simple or node.outs is not None):
         return MISSED
-    if node.is_view and node.window is UNTRACKED:
+    if node.is_view and makes_stub(node.window, node.meta, args[0]):
         return MISSED
     if node.bounds is not None and not is_inside(recorder, node, args):
         return MISSED

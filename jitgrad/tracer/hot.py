@@ -36,6 +36,7 @@ class Hot:
         "hit_update",
         "link_views",
         "living",
+        "makes_stub",
         "may_let_go",
         "move",
         "needed_instrs",
@@ -66,6 +67,7 @@ class Hot:
     hit_mark: Callable[..., bool]
     link_views: Callable[..., None]
     living: Callable[..., list[Any]]
+    makes_stub: Callable[..., bool]
     may_let_go: Callable[..., bool]
     move: Callable[..., None]
     needed_instrs: Callable[..., list[Any]]

@@ -35,7 +35,7 @@ from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.tracer.history import BackwardEvent, OpEvent, PlainEvent
 from jitgrad.tracer.keys import BACKWARD, IN
 from jitgrad.tracer.recorder_state import LATEST
-from jitgrad.tracer.trie import MAX_CALL_EVENTS, UNTRACKED, Bounds, TrieNode
+from jitgrad.tracer.trie import MAX_CALL_EVENTS, SEVERAL, UNTRACKED, Bounds, TrieNode
 
 __all__ = ["MAX_CALLS", "Items", "KnownCall", "MadeValue", "remember"]
 
@@ -213,9 +213,14 @@ def _only_makes(node: TrieNode) -> bool:
             return False
     elif type(event) is not PlainEvent:
         return False
-    if event.ends_segment or (node.is_view and node.window is UNTRACKED):
+    if event.ends_segment or (node.is_view and _depends_on_modes(node)):
         return False
     return not event.several or node.outs is not None or not node.is_view
+
+
+def _depends_on_modes(view: TrieNode) -> bool:
+    """Whether a view was made in no_grad mode: what it is depends on inference mode, and on what it is a view of."""
+    return view.window is UNTRACKED or (view.window is SEVERAL and view.meta is None)
 
 
 def _is_noted(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[Any], result: Any) -> bool:

@@ -185,10 +185,10 @@ class Operations:
         if op.num_inputs <= 0 or event.ends_segment or not may_hits_look(node, event, inputs):
             return
         node.is_simple = not event.several
-        if event.several and (state.grad_enabled or not op.has_base):
+        if event.several:
             rows = zip(instr.outputs, instr.avals, strict=True)
             node.outs = tuple((vid, aval, _requires_grad(instr, aval)) for vid, aval in rows)
-            if op.has_base:
+            if op.has_base and state.grad_enabled:
                 node.meta = self._recorder.backend.creation_meta_of(inputs[0], True)
 
 

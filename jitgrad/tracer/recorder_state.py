@@ -91,6 +91,7 @@ class RecorderState(Handler):
         scalars: run-time scalars so far.
         graph: what escaping results hold on to.
         graphs: some that may serve other calls, once nothing holds on to them.
+        metas: ``Backend.metas_without_grad``.
         thread: the dictionary of ``state`` on the thread that records the call.
         trie, root, start: of the function; where this call began, and with which grad mode and default dtype.
         has_dropped: handles of the open segment have left ``handles``, see Note [Nodes that die].
@@ -140,6 +141,7 @@ class RecorderState(Handler):
         "links",
         "made",
         "met",
+        "metas",
         "must_record",
         "node",
         "path",
@@ -182,6 +184,7 @@ class RecorderState(Handler):
     links: bool
     made: list[Any]
     met: dict[int, Any]
+    metas: tuple[Any, Any]
     must_record: bool
     node: TrieNode
     path: Path
@@ -202,6 +205,7 @@ class RecorderState(Handler):
     def __init__(self, trie: Trie, backend: Backend) -> None:
         self.trie = trie
         self.backend = backend
+        self.metas = backend.metas_without_grad
         self.start = (state.grad_enabled, get_default_dtype())
         self.root = self.node = trie.root(self.start)
         self.tid = new_tid()

@@ -134,7 +134,7 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
     in_avals = _avals_of(op, inputs)
     is_outside = has_no_place(op, inputs, params)
-    window = _window(op, several, (avals[0], *in_avals)) if avals else DETACHED
+    window = _window(op, several) if avals else DETACHED
     is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES
     found = Kind(
         avals,
@@ -144,7 +144,7 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
         joins,
         joins and avals[0].dtype.category is FLOATING,
         is_outside,
-        op.num_inputs > 0 and not (is_special or is_outside or window is UNTRACKED),
+        op.num_inputs > 0 and not (is_special or is_outside),
         op.is_view and not op.is_unseen,
         window,
         tuple(map(type, params)) if any([type(p) in (float, bool) for p in params]) else None,
@@ -164,12 +164,11 @@ def _avals_of(op: Op, inputs: tuple[Any, ...]) -> tuple[Aval | None, ...]:
     return tuple(avals if op.is_view else [None if a is None else a.at_start() for a in avals])
 
 
-def _window(op: Op, several: bool, avals: tuple[Aval | None, ...]) -> ViewKind:
-    """What a view is to the graph. Integers never join one."""
+def _window(op: Op, several: bool) -> ViewKind:
+    """What a view is to the graph."""
     if not (op.is_view and op.has_base):
         return DETACHED
-    is_free = state.grad_enabled or not any([a is not None and a.dtype.is_inexact for a in avals])
-    return SEVERAL if several else TRACKED if is_free else UNTRACKED
+    return SEVERAL if several else TRACKED if state.grad_enabled else UNTRACKED
 
 
 def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tuple[tuple[Aval, ...], bool]:

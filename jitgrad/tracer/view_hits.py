@@ -27,9 +27,9 @@ from jitgrad.tensor_base import TensorBase, install_link
 from jitgrad.tracer.keys import FRESH, PENDING, VIEW
 from jitgrad.tracer.recorder_state import RUNNING, RecorderState
 from jitgrad.tracer.slots import Slot
-from jitgrad.tracer.trie import DETACHED, SEVERAL, TrieNode
+from jitgrad.tracer.trie import DETACHED, SEVERAL, UNTRACKED, TrieNode
 
-__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "memory_of",
+__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "makes_stub", "memory_of",
            "note_source", "sharing"]  # fmt: skip
 
 
@@ -126,6 +126,30 @@ def link_view(recorder: RecorderState, out: TensorBase, source: TensorBase) -> N
     others.append(ref(out))
 
 
+@native
+def makes_stub(window: Any, meta: Any, source: TensorBase) -> bool:
+    """Whether a view is made in no_grad mode of what requires grad: ``Aliases`` links it, and ``Stubs`` must know.
+
+    ``window``, ``meta``: of its node.
+    """
+    if window is not UNTRACKED and (window is not SEVERAL or meta is not None):
+        return False
+    while source._source is not None and source._tracks:
+        farther: TensorBase = source._source
+        source = farther
+    if source._requires_grad:
+        return True
+    base: TensorBase = source._base
+    return base is not None and base._requires_grad
+
+
+@native
+def meta_of_mode(recorder: RecorderState) -> Any:
+    """The ``_creation_meta`` of views that are made while no graph is."""
+    thread: dict = recorder.thread
+    return recorder.metas[1] if thread.get("inference_mode") is True else recorder.metas[0]
+
+
 @inlined
 def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source: TensorBase) -> None:
     """A view is to be linked when that matters. Its source has a storage at once: others compare storages."""
@@ -134,8 +158,8 @@ def note_source(recorder: RecorderState, node: TrieNode, out: TensorBase, source
     out._source = source
     if node.window is not DETACHED:  # detach() makes an alias that is nobody's view
         out._tracks = True
-        if node.window is SEVERAL:
-            out._creation_meta = node.meta
+        if node.window is SEVERAL or node.window is UNTRACKED:
+            out._creation_meta = meta_of_mode(recorder) if node.meta is None else node.meta
         elif source._creation_meta is not None:  # then it is a view itself
             out._creation_meta = source._creation_meta
     if recorder.links is False:
