@@ -136,24 +136,29 @@ def test_new_views_are_recorded_natively() -> None:
     assert len(seen) < 5, seen
 
 
-def test_views_of_what_requires_grad_join_the_graph_later() -> None:
-    """Made in no_grad mode, they require grad once their base was written with a graph: as in eager mode."""
+@pytest.mark.parametrize("kind", [*VIEWS, "einsum", "index"])
+def test_views_of_what_requires_grad_do_once_the_mode_is_on(kind: str) -> None:
+    """Their gradient goes nowhere, but what is made of them requires grad: as in eager mode, and in PyTorch."""
+    view = {"einsum": lambda x: jg.einsum("ij->ji", x), "index": lambda x: x[None, 1:, 2], **VIEWS}[kind]
 
-    def step(w: Any, x: Any) -> Any:
+    def step(w: Any) -> Any:
         base = w * 1.0
         with jg.no_grad():
-            row, parts = base[1], base.unbind(0)
-        seen = row.requires_grad, parts[0].requires_grad
-        base.mul_(x)
-        return seen, row.requires_grad, parts[0].requires_grad, row.detach() + 0.0, base.sum()
+            found = view(base)
+            early = (found * 2.0).requires_grad
+            again = found.view_as(found)
+        late = [x.requires_grad for x in (found, again, found * 2.0, again * 2.0)]
+        return early, late, found._base is base, (found * 2.0).sum() + base.sum()
 
     results = []
-    for run in (step, *[jg.compile(step)] * 3):
-        w, x = jg.arange(6.0).reshape(3, 2).requires_grad_(), jg.full((3, 2), 3.0)
-        *told, row, total = run(w, x)
+    compiled = [jg.compile(step) for _ in range(2)]  # the second records kinds that the first has met
+    for run in (step, *compiled[:1] * 5, *compiled[1:] * 5):
+        w = jg.arange(24.0).reshape(4, 6).requires_grad_()
+        *told, total = run(w)
         total.backward()
-        results.append((told, row.tolist(), w.grad.tolist()))
-    assert results[1:] == results[:1] * 3
+        results.append((told, total.item(), w.grad.tolist()))
+    assert results[0][0] == [False, [True] * 4, True]
+    assert results[1:] == results[:1] * 10
 
 
 def test_a_write_through_one_is_refused_as_in_eager_mode() -> None:
