@@ -340,8 +340,6 @@ _LOOKS = _in(
      "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
     ("hits.py", "        elif not older_has_values(recorder, row):\n            return False\n", "",
      "compiled/test_early_checks.py::test_a_write_looks_at_its_indices_at_every_call"),
-    ("shape_rules.py", "state.grad_enabled or not any([a is not None and a.dtype.is_inexact for a in avals])",
-     "state.grad_enabled", "compiled/test_early_checks.py::test_a_sparse_update_is_native"),
 )  # fmt: skip
 
 _STAND_INS = _in(
