@@ -34,8 +34,8 @@ OTHERS: dict[str, Any] = {
 
 def _other(name: str, value: Any) -> Any:
     """Not the value that a setting has."""
-    if name in OTHERS:
-        return OTHERS[name]
+    if name in OTHERS:  # a shell that starts tests in the background has them ignore SIGINT
+        return signal.SIG_DFL if value is OTHERS[name] is signal.SIG_IGN else OTHERS[name]
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

@@ -28,6 +28,7 @@ def start(seed: int, points: int, features: int, parts: int) -> tuple[Any, list[
 
 def make(xp: Any, seed: int, wrap: Wrap, points: int, features: int, parts: int) -> Training:
     """The mean negative log-likelihood of ``points`` points."""
+    xp.set_flush_denormal(True)  # as JAX always does: densities far from a part fall below 1e-38
     values, arrays = start(seed, points, features, parts)
     x = xp.from_numpy(values).unsqueeze(1)
     parameters = [xp.from_numpy(array).requires_grad_() for array in arrays]

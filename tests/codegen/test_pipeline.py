@@ -212,7 +212,10 @@ def test_failed_check_writes_nothing() -> None:
     np.testing.assert_array_equal(after[0], case.arrays[0])
 
 
-def test_second_shape_compiles_nothing() -> None:
+def test_second_shape_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a product takes a tile that exists and is nearly as fast: those of other tests are not asked
+    monkeypatch.setattr("jitgrad.codegen.gemm.plan._known_ways", {})
+
     def lower(b, x, w, c):
         h = b.max(b.add(b.matmul(x, w), c), 0.0)
         z = b.sub(h, b.reduce("max", h, (1,), True))
