@@ -8,7 +8,7 @@ and float64, all forms, 16 tiles each with and without a copy of B) on an Intel 
 multiply-adds a cycle (Ice Lake): what the model chooses takes 1.06 times as long as the best of them, in the geometric
 mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products;
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
-(Golden Cove) 1.03 times, over 1,600 products; with the figures of Ice Lake, and its tiles, it were 1.07. Results do not
+(Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles). Results do not
 depend on the choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
