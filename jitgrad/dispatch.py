@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 from jitgrad.door import door
 from jitgrad.errors import SparseOperandError
 from jitgrad.events import bump_outside
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
-from jitgrad.runtime.eager.direct import apply_many, apply_one, apply_two
+from jitgrad.runtime.eager.direct import apply_many, apply_one, apply_two, tick
 from jitgrad.runtime.eager.eager import apply_inplace_eager, split_args
-from jitgrad.state import compiled_updates, state, write_checks
+from jitgrad.state import state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
 __all__ = [
-    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "compiled_losses",
-    "install_sparse", "program_leaves", "update_now",
+    "apply", "apply_elsewhere", "apply_inplace", "apply_update", "install_sparse",
 ]  # fmt: skip
 
 
@@ -86,6 +84,7 @@ def apply_inplace(op: Op, targets: tuple[Any, ...], *args: Any) -> tuple[Any, ..
     try:
         if recorder is not None:
             return recorder.apply_inplace(op, targets, args)
+        tick()
         inputs, params = split_args(op, args)
         return door.run_inplace(op, targets, inputs, params)
     except SparseOperandError:
@@ -120,18 +119,8 @@ def apply_update(
     recorder = state.handler
     if recorder is not None:
         recorder.apply_update(op, rows, writes, numbers, params)
-    elif not compiled_updates or not compiled_updates[-1](op, rows, writes, numbers, params):
-        update_now(op, rows, writes, numbers, params)
-
-
-def update_now(
-    op: Op, rows: Sequence[tuple[Any, ...]], writes: tuple[int, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
-) -> None:
-    """``apply_update`` without a compiler, unless somebody records."""
-    recorder = state.handler
-    if recorder is not None:
-        recorder.apply_update(op, rows, writes, numbers, params)
         return
+    tick(len(rows))
     for row in rows:
         door.run_inplace(op, tuple(row[i] for i in writes), (*row, *numbers), params)
 
@@ -144,12 +133,6 @@ def _first_backward(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     door.backward = _PLAIN.backward_plainly
     return door.backward(tensor, gradient, keep_graph)
 
-
-program_leaves: WeakValueDictionary[int, Any] = WeakValueDictionary()
-"""By id: some of the leaves whose gradients a backward outside of compiled steps has computed by a program."""
-
-compiled_losses: list[Callable[..., Any]] = []
-"""What calls a loss function of a compiled call's result: called with the function, then with its arguments."""
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
 door.backward = _first_backward

@@ -17,7 +17,6 @@ __all__ = [
     "State",
     "anomaly",
     "autocasts",
-    "compiled_updates",
     "engine_watchers",
     "modes_in_use",
     "native_cell",
@@ -56,11 +55,6 @@ write_checks: list[Callable[[Any], None]] = []
 
 engine_watchers: list[Any] = []
 """The traces of the engine that are being taken, on any thread. Empty nearly always: hot paths test it."""
-
-
-compiled_updates: list[Callable[..., bool]] = []
-"""What does an update outside of compiled steps, see ``compiled/outside.py``: called like ``update_now``, it says
-whether it did it. Empty until a backward outside was a program."""
 
 
 autocasts: list[Any] = []

@@ -28,8 +28,8 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import as_real, no_such_dim, of_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.engine.graph import hooks as engine_hooks
+from jitgrad.runtime.engine.graph.call_node import CallNode
 from jitgrad.runtime.engine.graph.copy_slices import current_grad_fn, view_requires_grad
-from jitgrad.runtime.engine.graph.node import CallNode
 from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, plain_tensors, state

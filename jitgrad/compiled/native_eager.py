@@ -73,7 +73,7 @@ def pythons_form() -> Iterator[None]:
     """In the block the main thread runs Python's form, for whoever counts what Python does."""
     for functions in _installed:
         functions["activate"](None)
-        plain_graph.PLAIN.use(plain_graph.run_plain, plain_graph.run_wanted)
+        plain_graph.PLAIN.use(plain_graph.PYTHONS_FORM)
         MAKERS.use(PYTHONS_MAKERS)
         RUNS.use(PYTHONS_RUNS)
         INSTR_RUNS.use(PYTHONS_INSTR_RUNS)
@@ -86,7 +86,7 @@ def pythons_form() -> Iterator[None]:
 
 def _activate(functions: dict[str, Any]) -> None:
     functions["activate"](direct.here.here)
-    plain_graph.PLAIN.use(functions["run_plain"], functions["run_wanted"])
+    plain_graph.PLAIN.use(functions)
     MAKERS.use(functions)
     RUNS.use(functions)
     INSTR_RUNS.use(functions)
@@ -109,7 +109,7 @@ def _install() -> None:
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
-    called: list[Callable[..., Any]] = [plain_graph.run_plain, plain_graph.run_wanted, *PYTHONS_MAKERS.values()]
+    called: list[Callable[..., Any]] = [*plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
     called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values()]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)

@@ -7,11 +7,8 @@ Owns: their public signatures, and those that are compositions in PyTorch too.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
-from jitgrad.dispatch import compiled_losses
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING, WHOLE, int64, uint8
 from jitgrad.functions import pointwise
@@ -20,7 +17,7 @@ from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.state import autocasts, state
+from jitgrad.state import autocasts
 from jitgrad.user_line import warn_user
 
 __all__ = [
@@ -39,18 +36,6 @@ _MSE, _SMOOTH_L1, _HUBER = OPS["mse_loss"], OPS["smooth_l1_loss"], OPS["huber_lo
 _NLL, _NLL_WEIGHTED, _LOG_SOFTMAX = OPS["nll_loss"], OPS["nll_loss_weighted"], OPS["_log_softmax"]
 _BCE, _BCE_LOGITS = OPS["binary_cross_entropy"], OPS["binary_cross_entropy_with_logits"]
 _MOVE = OPS["permute"]
-
-
-def _on_results(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a loss of what a compiled function has returned be a compiled call, too: see ``compiled/outside.py``."""
-
-    @functools.wraps(loss)
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if compiled_losses and state.handler is None and getattr(input, "_graph", None) is not None:
-            return compiled_losses[-1](loss, input, *args, **kwargs)
-        return loss(input, *args, **kwargs)
-
-    return call
 
 
 def _reduced(loss: Any, reduction: str) -> Any:
@@ -83,7 +68,6 @@ def _weighted(loss: Any, weight: Any, input: Any, reduction: str, divisor: Any) 
     return _reduced(loss, reduction)
 
 
-@_on_results
 def mse_loss(
     input: Any,
     target: Any,
@@ -103,7 +87,6 @@ def mse_loss(
     return door.apply(_MSE, expanded, target, reduction)
 
 
-@_on_results
 def l1_loss(
     input: Any,
     target: Any,
@@ -122,7 +105,6 @@ def l1_loss(
     return _reduced(loss, reduction) if weight is None else _weighted(loss, weight, input, reduction, weight)
 
 
-@_on_results
 def smooth_l1_loss(
     input: Any,
     target: Any,
@@ -144,7 +126,6 @@ def smooth_l1_loss(
     return door.apply(_SMOOTH_L1, input, target, reduction, float(beta))
 
 
-@_on_results
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """Half the squared error up to ``delta``, linear above, times ``weight``."""
     if autocasts:
@@ -167,7 +148,6 @@ def _same_shape(name: str, input: Any, target: Any) -> None:
         )
 
 
-@_on_results
 def binary_cross_entropy(
     input: Any,
     target: Any,
@@ -192,7 +172,6 @@ def binary_cross_entropy(
     return _reduced(door.apply(_BCE, input, target, "none") * weight, reduction)
 
 
-@_on_results
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
@@ -239,7 +218,6 @@ def _check_logits(input: Any, target: Any) -> None:
         )
 
 
-@_on_results
 def kl_div(
     input: Any,
     target: Any,
@@ -300,7 +278,6 @@ def _check_target(input: Any, target: Any) -> None:
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)})")
 
 
-@_on_results
 def nll_loss(
     input: Any,
     target: Any,
@@ -341,7 +318,6 @@ def nll_loss(
     return door.apply(_NLL_WEIGHTED, input, target, weight, reduction, ignore_index)[0]
 
 
-@_on_results
 def cross_entropy(
     input: Any,
     target: Any,

@@ -31,11 +31,17 @@ class CallGraph:
         numbers: the run-time scalars of a graph that escaped by a hit.
         noted: (value id, version counter, version), flat: of a graph that escaped by a hit, and can still be
             differentiated; None otherwise.
-        entered, table, outer: what such a graph took over from the recorder, under the same names.
+        entered, table, outer: what such a graph took over from the recorder, under the same names. Inputs that nothing
+            asks for any more are None in ``entered``.
+        nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
+        detached: values that were detached in place.
+        used: the first outputs of the instructions whose Nodes a backward has used up, which was a program.
+        stand_in: a weak reference to the call's ``CallNode``, or None.
     """
 
     __slots__ = (
         "counters",
+        "detached",
         "ends",
         "entered",
         "has_made",
@@ -44,22 +50,29 @@ class CallGraph:
         "leaves",
         "marks",
         "nbytes",
+        "nodes",
         "noted",
         "numbers",
         "outer",
         "recorder",
         "saves",
+        "stand_in",
         "survivors",
         "table",
         "tid",
         "tip",
+        "used",
         "versions",
     )
 
+    detached: set[int]
     entered: Any
+    nodes: dict[int, Any]
     noted: Any
     outer: Any
+    stand_in: Any
     table: Any
+    used: Any
 
     counters: dict[int, list[Any]]
     ends: int

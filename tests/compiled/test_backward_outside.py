@@ -429,7 +429,9 @@ def test_activations_are_freed_after_the_backward() -> None:
         y = f(x, d.w, d.b)
         loss = y.sum()
         known = {id(t._storage) for t in (x, d.w, d.b, y)}
-        saved = [weakref.ref(s) for s in y._graph._buffers.values() if id(s) not in known]
+        buffers = y._graph.table or y._graph._buffers
+        saved = [weakref.ref(s) for s in buffers.values() if id(s) not in known]
+        del buffers
         assert saved and all(s() is not None for s in saved)
         loss.backward()
         assert all(s() is None for s in saved)
@@ -494,10 +496,9 @@ def test_optimizers_outside(name: str) -> None:
     want, _ = train(same)
     got, counted = train(jitgrad.compile)
     assert_same(got, want)
-    assert counted["outside_backwards"] == 2
+    assert counted["outside_backwards"] == 1
     assert not counted["misses"] and not counted["compiles"]
-    if name != "RMSprop":
-        assert counted["traces"] == 3, "the model, the loss, and the update"
+    assert counted["traces"] == 1, "the model; eager mode has kernels for the rest"
 
 
 def test_a_call_whose_gradients_go_to_leaves_needs_no_graph_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ Must not know: LLVM, the engine's queues, which objects hold a graph.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -33,14 +34,18 @@ from typing import Any, NamedTuple
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder, symbolic_number
 from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, make_recipe, needs_and_plan
 from jitgrad.config import config
+from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
-from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Edge, Node, OwnedGrads
+from jitgrad.runtime.eager.kernel import array_maker
+from jitgrad.runtime.engine.graph.call_node import CallOutline, CallProgram, OwnedGrads
+from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Edge, Node
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.trace import Provisional
+from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import new_tensor
 from jitgrad.tracer.graph import Instr, Segment
@@ -142,33 +147,41 @@ class _PretendedCall:
         self.graph = None
 
 
-class CallBackward:
+class CallBackward(CallOutline):
     """What is known of the backward of all calls that end at one trie node.
 
     Attributes:
         vids: the results that may have escaped, by their value ids.
-        numbers: value id -> which result it is.
-        metadata: the results' avals.
         targets: where gradients go, in the order in which the engine would reach them.
-        depth: no path from a result to a target is longer.
         reach: per result: the targets that it leads to.
         watch: what was saved, and by whose version counter a write is known: (value id, value id).
     """
 
-    __slots__ = ("_met", "_programs", "_used", "depth", "metadata", "numbers", "reach", "targets", "vids", "watch")
+    __slots__ = ("_entered", "_met", "_programs", "_used", "reach", "targets", "vids", "watch")
 
     def __init__(self, history: History, roots: list[int]) -> None:
-        self.vids = tuple(roots)
+        self.vids, self.last_vid = tuple(roots), roots[-1]
         self.numbers = {vid: nr for nr, vid in enumerate(roots)}
         self.metadata = tuple([history.defs[vid][0].avals[history.defs[vid][1]] for vid in roots])
         self.depth = len(ancestors(history, roots)) + 1
         self.targets = _targets(history, roots)
+        self.edge_vids = tuple([target.vid for target in self.targets])
         self.reach = tuple([frozenset(_targets(history, [vid])) for vid in roots])
+        self.is_covered = all(len(reached) == len(self.targets) for reached in self.reach)
         recipe = make_recipe(history, roots)
         self.watch = tuple(sorted((vid, recipe.wholes.get(vid, vid)) for vid in recipe.vids))
+        self.places = None
+        self.programs = []
+        self._entered: dict[int, int] = {}
         self._programs: dict[Any, _Program | None] = {}
         self._used: dict[Any, Used] = {}
         self._met = 0
+
+    def note_places(self, entered: list[Any]) -> None:
+        """Note where calls that end here have their inputs, by what one of them has entered."""
+        self._entered = {vid: 3 * i for i, vid in enumerate(entered[2::3])}
+        if all(vid in self._entered for vid, is_leaf, _ in self.targets if is_leaf):
+            self.places = tuple([self._entered[vid] if is_leaf else -1 for vid, is_leaf, _ in self.targets])
 
     def covers(self, numbers: set[int]) -> bool:
         """Whether all targets are reached from some of the results."""
@@ -204,6 +217,44 @@ class CallBackward:
             return None  # Note [New graphs]: it is compiled when it is met again
         program = self._programs[key] = self._record(tip, backend, scalars, key)
         return program
+
+    def offer(self, tip: Any, key: tuple[Any, ...]) -> None:
+        """Let plain backwards run a program by themselves from now on, if it is one native step: ``call_runs.py``."""
+        program, (avals, needed) = self._programs.get(key), key
+        if program is None or needed is not None or self.places is None or ARRAY_DATA < 0:
+            return
+        if any(known.avals == avals for known in self.programs):
+            return
+        step = program.loaded.only if program.loaded is not None else None
+        made = {r.vid: r.aval for r in program.results if r is not None and r.given is None}
+        is_plain = all(r is None or (not r.views and r.aval.numel and not r.aval.offset) for r in program.results)
+        is_apart = len(made) == sum(r is not None and r.given is None for r in program.results)
+        if step is None or not (is_plain and is_apart) or {vid for vid, _ in step.step.outputs} != made.keys():
+            return
+        used = self.used(tip, tuple([nr for nr, aval in enumerate(avals) if aval is not None]), None)
+        self.programs.append(self._call_program(program, step, avals, made, used))
+
+    def _call_program(
+        self, program: _Program, loaded: LoadedStep, avals: tuple[Any, ...], made: dict[int, Aval], used: Used
+    ) -> CallProgram:
+        found, step = CallProgram(), loaded.step
+        words = {vid: 1 + i for i, vid in enumerate(step.inputs)}
+        outputs = [vid for vid, _ in step.outputs]
+        seeds, consts = dict(program.seeds), dict(program.consts)
+        own = [(word, self._entered.get(vid, -1), vid) for vid, word in words.items() if vid not in seeds | consts]
+        found.avals, found.step, found.used = avals, loaded, used.vids
+        found.own = tuple(itertools.chain(*own))
+        found.seeds = tuple(itertools.chain(*[(words[vid], nr) for vid, nr in seeds.items() if vid in words]))
+        found.consts = tuple(itertools.chain(*[(words[vid], s.addr) for vid, s in consts.items() if vid in words]))
+        found.keep = tuple(consts.values())
+        found.first_output = 1 + len(words)
+        found.made_avals = tuple([made[vid] for vid in outputs])
+        found.makes = tuple([array_maker(made[vid]) for vid in outputs])
+        found.slots = tuple([slot for slot, _ in step.scalars])
+        found.sources = tuple([_source(result, outputs) for result in program.results])
+        found.freed = used.freed
+        found.drops = tuple([self._entered[vid] for vid in used.freed if vid in self._entered])
+        return found
 
     def _record(self, tip: Any, backend: Any, scalars: list[Any], key: tuple[Any, ...]) -> _Program | None:
         """Run the engine over freshly built Nodes, and compile what their rules have computed."""
@@ -286,6 +337,13 @@ class CallBackward:
                 tensor = made[result.vid] = new_tensor(result.aval, memory[result.vid])
             results.append(_viewed(tensor, result.views) if result.views else tensor)
         return OwnedGrads(results) if program.owned else tuple(results)
+
+
+def _source(result: _Result | None, outputs: list[int]) -> int:
+    """See ``CallProgram.sources``."""
+    if result is None:
+        return -1
+    return outputs.index(result.vid) if result.given is None else -2 - result.given
 
 
 def _result(inner: InnerRecorder, backend: Any, grad: Any, numbers: dict[int, int], with_views: bool) -> _Result:

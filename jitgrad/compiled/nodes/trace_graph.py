@@ -23,11 +23,10 @@ from jitgrad.compiled.nodes.creation_order import CreationOrder
 from jitgrad.compiled.nodes.graph_nodes import Recipe, Sources, build_nodes, make_recipe, take_history
 from jitgrad.config import config
 from jitgrad.devices import CPU
-from jitgrad.dispatch import program_leaves
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, own_layout
-from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad, accumulator_of
-from jitgrad.runtime.engine.graph.node import CallNode
+from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
+from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tracer.call_graph import CallGraph
@@ -44,7 +43,6 @@ __all__ = ["TraceGraph"]
 # loaded by the first backward outside of a compiled call
 _from_outside: Any = LazyModule("jitgrad.compiled.backward.from_outside")
 _sweep: Any = LazyModule("jitgrad.compiled.nodes.sweep")
-_outside_calls: Any = LazyModule("jitgrad.compiled.outside")
 _upkeep: Any = LazyModule("jitgrad.compiled.nodes.upkeep")  # by the first Node, or the first read in a step
 
 
@@ -59,23 +57,18 @@ class TraceGraph(CallGraph):
     """What the escaped results of one call can be differentiated with.
 
     Attributes:
-        nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
-        order: how they are numbered.
+        order: how Nodes are numbered.
     """
 
     __slots__ = (
         "_backend",
         "_buffers",
-        "_call_node",
-        "_detached",
         "_former_leaves",
         "_inputs",
         "_outer",
         "_scalars",
         "_twins",
         "_upkeep",
-        "_used",
-        "nodes",
         "order",
     )
 
@@ -88,7 +81,7 @@ class TraceGraph(CallGraph):
         self._inputs: dict[int, Any] = {}
         self._outer: dict[int, Any] = {}
         self._scalars: list[int | float] = []
-        self.nodes: dict[int, Any] = {}
+        self.nodes = {}
         self._upkeep: Upkeep | None = None
         self.order = CreationOrder()
         self.marks = self.order.marks
@@ -98,14 +91,14 @@ class TraceGraph(CallGraph):
         self.leaves = None
         self.numbers = []
         self.noted = self.entered = self.table = self.outer = None
-        self._detached: set[int] = set()
+        self.detached = set()
         self._former_leaves: dict[int, Any] = {}
         self._twins: list[tuple[ref[Any], ref[Any]]] = []
         self.counters: dict[int, list[int]] = {}
         self.versions: dict[int, int] = {}
         self._backend = recorder.backend
-        self._call_node: ref[CallNode] | None = None
-        self._used: set[int] = set()
+        self.stand_in = None
+        self.used = frozenset()
 
     def begin(self, recorder: Any) -> None:
         """Serve another call, when nothing of the last one escaped."""
@@ -159,7 +152,7 @@ class TraceGraph(CallGraph):
             self.order.close(recorder.node.next_vid)
         if self.tip is None:
             self.nodes.clear()  # a user that holds a Node still has it
-            self._detached.clear()
+            self.detached.clear()
             self._former_leaves.clear()
             self._twins.clear()
             self.counters.clear()
@@ -179,9 +172,11 @@ class TraceGraph(CallGraph):
         self._take_notes()
         if self.entered is not None:
             entered, self.entered = self.entered, None
-            self._inputs, self._buffers = dict(zip(entered[2::3], entered[::3], strict=True)), self.table
-            for vid, storage in zip(entered[2::3], entered[1::3], strict=True):
-                self._buffers.setdefault(vid, storage)
+            self._inputs, self._buffers = {}, self.table
+            for x, storage, vid in zip(entered[::3], entered[1::3], entered[2::3], strict=True):
+                if x is not None:  # it was not used up by a program
+                    self._inputs[vid] = x
+                    self._buffers.setdefault(vid, storage)
             self._outer, self._scalars = self.outer, self.numbers
             self.table = self.outer = None
 
@@ -218,10 +213,18 @@ class TraceGraph(CallGraph):
     # --- backward from outside, see the Note ---
 
     def join(self, tensor: Any) -> None:
-        """Give a result of the call, as it was made, the ``_grad_fn`` that edges lead to: a stand-in, or the Node."""
+        """Give a result of the call, as it was made, the ``_grad_fn`` that edges lead to: a stand-in, or the Node.
+
+        ``join_call`` has done so where the call's end is known, and a hit has closed it.
+        """
         if self.entered is not None:
+            known = _from_outside.call_backward(self.tip) if self.saves and self.recorder is None else None
+            if known and known.places is None:
+                known.note_places(self.entered)
+                if join_call(tensor):
+                    return
             self._take_over()
-        if self.recorder is None and self.saves and not self.nodes and not self._used:
+        if self.recorder is None and self.saves and not self.nodes and not self.used:
             node = self._stand_in()
             number = node.known.numbers.get(tensor._vid) if node is not None else None
             if number is not None:
@@ -231,7 +234,7 @@ class TraceGraph(CallGraph):
 
     def _stand_in(self) -> CallNode | None:
         """The call's only Node, as long as nobody looks; None if there is none like that."""
-        node = self._call_node() if self._call_node is not None else None
+        node = self.stand_in() if self.stand_in is not None else None
         if node is not None:
             return node
         known = self.tip.outside
@@ -248,11 +251,13 @@ class TraceGraph(CallGraph):
         node = CallNode(self, known, tuple(edges))
         node.sequence_nr = self.order.number_of(known.vids[-1])
         node.topological_nr = known.depth + max(edge[0].topological_nr for edge in edges)
-        self._call_node = ref(node)
+        self.stand_in = ref(node)
         return node
 
     def node_of(self, vid: int) -> tuple[Any, int]:
         """The real (Node, output number) of a value."""
+        if self.entered is not None:
+            self._take_over()
         if vid not in self.nodes:
             self.build(vid, make_recipe(History.replay(self.tip), (vid,), self.nodes))
         found: tuple[Any, int] = self.nodes[vid]
@@ -260,7 +265,7 @@ class TraceGraph(CallGraph):
 
     def must_open(self, known: CallBackward, numbers: set[int]) -> bool:
         """Whether a backward that comes from some results must run the real Nodes."""
-        if self.nodes or self._used or self._detached or state.handler is not None or modes_in_use:
+        if self.nodes or self.used or self.detached or state.handler is not None or modes_in_use:
             return True
         if anomaly.enabled or state.eager_depth or config.eager:
             return True
@@ -268,6 +273,8 @@ class TraceGraph(CallGraph):
 
     def _is_overwritten(self, known: CallBackward) -> bool:
         """Whether what was saved is not what it was when the call ended."""
+        if self.entered is not None:
+            self._take_over()
         counters, versions, inputs, buffers = self.counters, self.versions, self._inputs, self._buffers
         for vid, whole in known.watch:
             if vid not in counters:
@@ -290,9 +297,7 @@ class TraceGraph(CallGraph):
             if not self._is_overwritten(known):
                 program = known.program(self.tip, self._backend, self._scalars, key)
                 if program is not None:
-                    leaf = node.next_edges[-1][0]
-                    if type(leaf) is AccumulateGrad and id(leaf.variable) not in program_leaves:
-                        _outside_calls.note_leaf(leaf.variable)
+                    known.offer(self.tip, key)
                     return known.run(self._backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
         return _sweep.sweep(roots, [grad for grad in grads if grad is not None], node.next_edges)
@@ -301,14 +306,16 @@ class TraceGraph(CallGraph):
         """A backward is over that does not retain the graph: drop what nothing else can ask for."""
         if not numbers:
             return
+        if self.entered is not None:
+            self._take_over()
         used = known.used(self.tip, numbers, needed)
-        self._used |= used.vids
+        self.used |= used.vids
         for vid in used.freed:
             self._buffers.pop(vid, None)
             tensor = self._inputs.get(vid)
             if tensor is not None and not tensor._requires_grad:
                 del self._inputs[vid]
-        for vid in self._used & self.nodes.keys():
+        for vid in self.used & self.nodes.keys():
             self.nodes[vid][0].release_variables()
 
     def make_all_nodes(self) -> None:
@@ -346,7 +353,7 @@ class TraceGraph(CallGraph):
             made = build_nodes(recipe, sources, self.nodes, self.order.number_of)
             if not is_running:
                 self._restore_versions(made)
-                for used in self._used & self.nodes.keys():
+                for used in self.used & self.nodes.keys():
                     self.nodes[used][0].release_variables()
             elif state.handler is None:  # else the handler has reported it itself
                 self._adopt_outputs(made)
@@ -360,7 +367,7 @@ class TraceGraph(CallGraph):
     def detach(self, tensor: Any) -> None:
         """``tensor.detach_()``: Nodes that saved it as an operand refuse to use it."""
         self.is_touched = True
-        self._detached.add(tensor._vid)
+        self.detached.add(tensor._vid)
         for twin in self._twins_of(tensor):
             take_history(twin)
 
@@ -421,7 +428,7 @@ class TraceGraph(CallGraph):
             return handle
 
         leaf, origin = recorder.inputs.__getitem__, recorder.entry.outer.__getitem__
-        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, self._detached, tid)
+        return Sources(value, leaf, origin, recorder.scalars, lambda v: True, self.detached, tid)
 
     def _adopt_outputs(self, made: list[Any]) -> None:
         """Saved outputs are aliases of the handles that the Nodes were built with: they need memory of their own."""
@@ -449,7 +456,7 @@ class TraceGraph(CallGraph):
         history = History.replay(self.tip)
         leaf, origin = self._leaf, self._outer.__getitem__
         has_value = lambda v: v in buffers or v not in history.defs  # noqa: E731
-        return Sources(value, leaf, origin, self._scalars, has_value, self._detached)
+        return Sources(value, leaf, origin, self._scalars, has_value, self.detached)
 
     def _restore_versions(self, made: list[Any]) -> None:
         """Saved at the end of the segment, not now."""

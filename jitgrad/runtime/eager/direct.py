@@ -58,7 +58,7 @@ from jitgrad.runtime.eager.results import (
     run_all,
 )
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
-from jitgrad.state import autocasts, compiled_updates, modes_in_use, override_classes, plain_tensors, write_checks
+from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, write_checks
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
@@ -461,7 +461,7 @@ def write_by_kernel(plan: EagerPlan, arrays: list[Any], targets: tuple[Any, ...]
 def update_now(op: Op, rows: Any, writes: Any, numbers: Any, params: Any, rest: Args) -> Any:
     """``door.apply_update`` where every row has a kernel and tensors that are laid out alike."""
     thread = here_if_eager()
-    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0 or compiled_updates:
+    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
         return MISSED
     if type(rows) is not list or len(rest) != 0 or thread.thread.get("grad_enabled") is not False:
         return MISSED

@@ -22,21 +22,17 @@ from typing import Any, NamedTuple, Optional
 from jitgrad.devices import CPU, Device
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.devices.stream import Stream, current_stream
-from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks, RemovableHandle
 
 __all__ = [
     "ACCUMULATE_GRAD_SEQUENCE_NR",
     "INVALID_EDGE",
-    "CallNode",
     "Edge",
     "GraphRoot",
     "Identity",
     "NextEdge",
     "Node",
-    "OwnedGrads",
     "call_node",
-    "call_nodes_in_use",
     "device_of",
     "name_of",
     "next_sequence_nr",
@@ -51,9 +47,6 @@ __all__ = [
 
 ACCUMULATE_GRAD_SEQUENCE_NR = 2**64 - 1
 """Leaves go first whenever they are ready: it frees their gradients early."""
-
-call_nodes_in_use: list[bool] = []
-"""Not empty once there was a ``CallNode``: the engine need not look for them before."""
 
 
 class Edge(NamedTuple):
@@ -349,60 +342,6 @@ class Identity(Node):
 
     def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
         return tuple(grad_outputs)
-
-
-class OwnedGrads(list[Any]):
-    """Gradients of a ``CallNode`` that nobody else refers to, no two in the same memory."""
-
-    __slots__ = ()
-
-
-class CallNode(Node):
-    """Stands in a graph for all Nodes that a call of a compiled function has recorded, as long as nobody looks.
-
-    Its gradients in are those of the call's results; its edges lead to the call's leaves, and to the graphs that its
-    arguments came with. Python code never gets one: ``grad_fn`` returns the real Node.
-
-    See Note [Backward from outside].
-
-    Attributes:
-        graph: the call's; what it needs is kept there.
-        known: what calls that end like this one have in common (``CallBackward``).
-        used: by the backward that ran last: (numbers of the results that had a gradient, per edge whether it wanted one
-            or None for all).
-    """
-
-    __slots__ = ("graph", "known", "used")
-
-    def __init__(self, graph: Any, known: Any, edges: tuple[NextEdge, ...]) -> None:
-        self.graph = graph
-        self.known = known
-        self.used: Any = ((), None)
-        self.input_metadata = known.metadata
-        self.next_edges = edges
-        self.hooks = None
-        if not call_nodes_in_use:
-            call_nodes_in_use.append(True)
-
-    def name(self) -> str:
-        return "CompiledBackward"
-
-    def real(self, nr: int) -> tuple[Node, int]:
-        """The Node of result ``nr``, and which of its outputs that is."""
-        found: tuple[Node, int] = self.graph.node_of(self.known.vids[nr])
-        return found
-
-    def apply(self, grad_outputs: list[Any]) -> tuple[Any, ...]:
-        task = current.graph_task
-        wanted = task.exec_info if task is not None else None
-        edges = self.next_edges
-        needed = tuple([node in wanted for node, _ in edges]) if wanted else None
-        self.used = (tuple([nr for nr, grad in enumerate(grad_outputs) if grad is not None]), needed)
-        grads: Any = self.graph.run_backward(self, grad_outputs, needed)
-        return grads
-
-    def release_variables(self) -> None:
-        self.graph.use_up(self.known, *self.used)
 
 
 def real_edge(edge: NextEdge) -> NextEdge:

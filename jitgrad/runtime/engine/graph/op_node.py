@@ -15,8 +15,9 @@ from jitgrad.cpython.primitives import blank, eager_native
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
+from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import INVALID_EDGE, CallNode, NextEdge, Node, sequence
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, NextEdge, Node, sequence
 from jitgrad.runtime.engine.graph.overwrites import Place, caught, place_now
 from jitgrad.runtime.engine.graph.saved_names import (
     ALL_NAMES,
@@ -438,7 +439,7 @@ def edge_of(tensor: TensorBase) -> Any:
     elif node is not None and _knows_its_node(tensor):
         return (node, tensor._output_nr)
     if tensor._graph is not None and tensor._requires_grad and state.handler is None and is_as_made(tensor):
-        if tensor._grad_fn is None:
+        if tensor._grad_fn is None and not join_call(tensor):
             tensor._graph.join(tensor)
         return (tensor._grad_fn, tensor._output_nr)
     return gradient_edge(tensor)

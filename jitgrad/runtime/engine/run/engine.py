@@ -38,8 +38,9 @@ from jitgrad.ops.aval import devices_in_use
 from jitgrad.probe import probe
 from jitgrad.runtime.devices.device import device_count, set_device
 from jitgrad.runtime.devices.stream import current_stream
+from jitgrad.runtime.engine.graph.call_node import call_nodes_in_use
 from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current
-from jitgrad.runtime.engine.graph.node import Edge, GraphRoot, Node, call_nodes_in_use, device_of, real_edge, stream_of
+from jitgrad.runtime.engine.graph.node import Edge, GraphRoot, Node, device_of, real_edge, stream_of
 from jitgrad.runtime.engine.graph.validate import fit_seed
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.arrivals import Arrivals

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.runtime.engine.graph import anomaly
+from jitgrad.runtime.engine.graph.call_node import CallNode
 from jitgrad.runtime.engine.graph.current import NO_DEVICE, current
-from jitgrad.runtime.engine.graph.node import CallNode, Edge, NextEdge, Node, real_edge
+from jitgrad.runtime.engine.graph.node import Edge, NextEdge, Node, real_edge
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.arrivals import Arrivals
 from jitgrad.runtime.engine.run.future import Future

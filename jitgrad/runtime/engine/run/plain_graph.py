@@ -27,12 +27,15 @@ from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atom
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.probe import probe
+from jitgrad.runtime.eager.direct import tick
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
+from jitgrad.runtime.engine.graph.call_node import CallNode
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import CallNode, Edge, Node, OwnedGrads
+from jitgrad.runtime.engine.graph.node import Edge, Node
 from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked, release
-from jitgrad.runtime.engine.graph.validate import check_count, fit
+from jitgrad.runtime.engine.graph.validate import check_count
+from jitgrad.runtime.engine.run.call_runs import run_call
 from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr
 from jitgrad.runtime.engine.run.partial_sums import PlainRun, fitting, merge_sums
 from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
@@ -41,7 +44,7 @@ from jitgrad.state import anomaly, engine_watchers, modes_in_use, override_class
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder_state import RUNNING
 
-__all__ = ["PLAIN", "backward_plainly", "run_request"]
+__all__ = ["PLAIN", "PYTHONS_FORM", "backward_plainly", "run_request"]
 
 
 # --- the ready Nodes ---
@@ -111,7 +114,24 @@ def compute(task: PlainRun, node: OpNode, grads: Any) -> Any:
 
 
 @eager_native
-def send(task: PlainRun, node: OpNode, nr: int, target: Node, input_nr: int, grad: Any) -> None:
+def compute_call(task: PlainRun, node: CallNode, grads: Any) -> Any:
+    """The gradients that a compiled call computes; what it has saved is released if the graph is not retained."""
+    made = run_call(node, grads, task.keep_graph)
+    if made is not None:
+        return made
+    task.thread["node"] = node
+    made = _apply(node, grads)
+    if task.keep_graph is False:
+        node.release_variables()
+    return made
+
+
+def _apply(node: CallNode, grads: Any) -> tuple[Any, ...]:
+    return tuple(node.apply(grads))
+
+
+@eager_native
+def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad: Any) -> None:
     """Give gradient ``nr`` of a Node to the Node that its edge leads to, if that is wanted."""
     if task.wanted is not None:
         wanted: dict = task.wanted
@@ -163,16 +183,21 @@ def take(task: PlainRun, node: Node, grads: list) -> bool:
 @eager_native
 def run_upcoming(task: PlainRun) -> None:
     """Run the upcoming Node and send its gradients on."""
-    node: OpNode = task.upcoming
+    upcoming = task.upcoming
+    node: Node = upcoming
     grads = task.inputs
     task.upcoming = None
     task.inputs = None
     if task.wanted is not None and not take(task, node, grads):
         return
-    made = compute(task, node, grads)
+    made: Any = None
+    if type(node) is CallNode:
+        made = compute_call(task, upcoming, grads)
+    else:
+        made = compute(task, upcoming, grads)
+        if task.keep_graph is False:
+            release(upcoming)
     outputs: tuple = made
-    if task.keep_graph is False:
-        release(node)
     edges: tuple = node.next_edges
     if len(outputs) != len(edges):
         check_count(node, len(outputs), len(edges))
@@ -338,23 +363,31 @@ def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
 # --- the way in ---
 
 
+PYTHONS_FORM: dict[str, Any] = {"edge_of": edge_of, "run_plain": run_plain, "run_wanted": run_wanted}
+
+
 class Plain:
-    """The loop in the form that is in use."""
+    """The loop, and the way to a root's Node, in the form that is in use."""
 
-    __slots__ = ("run_plain", "run_wanted")
+    __slots__ = ("edge_of", "run_plain", "run_wanted")
 
+    edge_of: Any
     run_plain: Any
     run_wanted: Any
 
     def __init__(self) -> None:
-        self.use(run_plain, run_wanted)
+        self.use(PYTHONS_FORM)
 
-    def use(self, run_plain: Any, run_wanted: Any) -> None:
+    def use(self, functions: dict[str, Any]) -> None:
         """Put these forms in use."""
-        self.run_plain, self.run_wanted = run_plain, run_wanted
+        self.edge_of = functions["edge_of"]
+        self.run_plain, self.run_wanted = functions["run_plain"], functions["run_wanted"]
 
 
 PLAIN = Plain()
+
+_LIKE = 4
+"""Python's form of a backward costs at least as much more as that of so many operations."""
 
 
 def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
@@ -369,7 +402,7 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     if not tensor._requires_grad or _is_watched():
         return False
     node: Any
-    node, nr = edge_of(tensor)
+    node, nr = PLAIN.edge_of(tensor)
     seed = first_gradient(tensor) if gradient is None else gradient
     if type(seed) is not type(tensor) or seed._aval is not node.input_metadata[nr]:
         return False
@@ -378,10 +411,9 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
         try:
             if enabled:
                 state.grad_enabled = False
-            if type(node) is CallNode:
-                done = _run_call(node, nr, seed, keep_graph)
-            else:
-                done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
+            if PLAIN.run_plain is run_plain:
+                tick(_LIKE)
+            done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
         finally:
             state.grad_enabled = enabled
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
@@ -403,7 +435,7 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     root, seed = request.roots[0], request.grads[0]
     if isinstance(root, Edge) or not root._requires_grad:
         return None
-    node, nr = edge_of(root)
+    node, nr = PLAIN.edge_of(root)
     if seed is None:
         seed = first_gradient(root)
     if not isinstance(node, OpNode) or type(seed) is not type(root) or seed._aval is not node.input_metadata[nr]:
@@ -433,39 +465,6 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     if not request.accumulate and not request.allow_unused:
         check_used(captured)
     return tuple(captured)
-
-
-def _run_call(node: CallNode, nr: int, seed: Any, keep_graph: bool) -> bool:
-    """Run what a compiled call has recorded, if its gradients go to leaves alone: Note [Backward from outside]."""
-    edges = node.next_edges
-    targets: Any = [target for target, _ in edges]
-    if not all([type(t) is AccumulateGrad and t.hooks is None for t in targets]) or len(set(targets)) < len(targets):
-        return False
-    if RUNNING or node.hooks is not None or node.graph.must_open(node.known, {nr}):
-        return False
-    grads: list[Any] = [None] * len(node.input_metadata)
-    grads[nr] = seed
-    current.node = node
-    results: Any = node.apply(grads)
-    if not keep_graph:
-        node.release_variables()
-    are_owned, results = type(results) is OwnedGrads, list(results)
-    for index, target in enumerate(targets):
-        grad, results[index] = results[index], None
-        if grad is None:
-            continue
-        leaf, expected = target.variable, target.input_metadata[0]
-        if grad._aval is not expected:
-            grad = fit(node, index, grad, expected)
-        elif are_owned and leaf._requires_grad and not leaf._post_accumulate_hooks:
-            with target._lock:
-                if leaf._grad is None:
-                    leaf._grad = grad
-                    continue
-        given, grad = [grad], None  # who accumulates takes a gradient that nobody else refers to
-        current.node = target
-        target.apply(given)
-    return True
 
 
 def _is_watched() -> bool:

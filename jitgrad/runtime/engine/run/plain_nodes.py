@@ -16,6 +16,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.graph.op_node import OpNode
 from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_in_use
+from jitgrad.runtime.engine.run.call_runs import is_plain_call
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["count_plain", "find_senders", "find_wanted"]
@@ -63,7 +64,7 @@ def is_plain(node: Any) -> bool:
 @eager_native
 def count_plain(root: Any, dependencies: dict) -> bool:
     """Count, per Node behind ``root``, the gradients that will arrive; False if a Node is not plain."""
-    if not is_plain(root):
+    if not (is_plain(root) or is_plain_call(root)):
         return False
     found: list = []
     found.append(root)
@@ -79,7 +80,7 @@ def count_plain(root: Any, dependencies: dict) -> bool:
                 known = dependencies.get(target)
                 if known is not None:
                     dependencies[target] = int(known) + 1
-                elif is_plain(target):
+                elif is_plain(target) or is_plain_call(target):
                     dependencies[target] = 1
                     if type(target) is not AccumulateGrad:
                         found.append(target)

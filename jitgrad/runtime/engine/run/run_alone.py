@@ -17,8 +17,9 @@ from typing import Any
 
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
+from jitgrad.runtime.engine.graph.call_node import OwnedGrads
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import Node, OwnedGrads, call_node, name_of
+from jitgrad.runtime.engine.graph.node import Node, call_node, name_of
 from jitgrad.runtime.engine.graph.validate import check_count, fit
 from jitgrad.runtime.engine.run import trace
 from jitgrad.runtime.engine.run.evaluate import capture, tell_arrival, tell_useless

@@ -1,0 +1,227 @@
+"""The backward of a compiled call as a step of a plain backward: one native step, from gradients to gradients.
+
+Owns: ``is_plain_call``: which calls can be run so; ``run_call``.
+Must not know: how the step was made (``compiled/backward/from_outside.py``).
+
+See Note [Backward from outside]. Native code and Python run the same functions, Note [Eager in native code].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitgrad.abi import RunRecord
+from jitgrad.config import config
+from jitgrad.cpython.arrays import ARRAY_DATA
+from jitgrad.cpython.primitives import (
+    eager_apart,
+    eager_native,
+    is_atomic,
+    number_at,
+    poke,
+    take_out,
+    thread_dict,
+)
+from jitgrad.events import bump
+from jitgrad.ops.aval import Aval
+from jitgrad.probe import probe
+from jitgrad.runtime.eager.kernel_runs import fits, put, record_of, run_record
+from jitgrad.runtime.engine.graph.call_node import CallNode, CallOutline, CallProgram, is_unlooked
+from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.state import state
+from jitgrad.storage_base import StorageBase
+from jitgrad.tensor_base import TensorBase, new_result
+from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.version_counter import VERSION
+
+__all__ = ["is_plain_call", "run_call"]
+
+_INT64 = 2
+"""A kind of ``number_at``."""
+
+
+@eager_native
+def is_as_it_was(graph: CallGraph) -> bool:
+    """Whether nobody has written, or given other memory to, what a call has met since it was over."""
+    noted: list[Any] = graph.noted
+    at = 0
+    while at < len(noted):
+        counter: list[Any] = noted[at + 1]
+        if int(counter[VERSION]) != int(noted[at + 2]):
+            return False
+        at += 3
+    entered: list[Any] = graph.entered
+    at = 0
+    while at < len(entered):
+        x: TensorBase = entered[at]
+        if x._storage is not entered[at + 1]:
+            return False
+        at += 3
+    return True
+
+
+@eager_apart
+def is_plain_call(node: Any) -> bool:
+    """Whether a node is that of a call whose gradients a program computes, whichever of its results have some."""
+    if type(node) is not CallNode:
+        return False
+    call: CallNode = node
+    graph: CallGraph = call.graph
+    outline: CallOutline = call.known
+    if call.hooks is not None or not outline.is_covered or not is_unlooked(graph) or len(graph.detached) != 0:
+        return False
+    thread: dict[str, Any] = thread_dict(state)
+    depth = thread.get("eager_depth")
+    if thread.get("handler") is not None or config.eager is True or (depth is not None and int(depth) != 0):
+        return False
+    return probe.hand_tasks is None and is_as_it_was(graph)
+
+
+@eager_native
+def fits_program(program: CallProgram, grads: list[Any]) -> bool:
+    """Whether these are gradients of the layouts that a program is for."""
+    avals = program.avals
+    for nr in range(len(avals)):
+        if grads[nr] is None:
+            if avals[nr] is not None:
+                return False
+        else:
+            grad: TensorBase = grads[nr]
+            if grad._aval is not avals[nr] or grad.is_sparse:
+                return False
+    return True
+
+
+@eager_native
+def program_of(outline: CallOutline, grads: list[Any]) -> Any:
+    """The program for some gradients, or None."""
+    programs: list[Any] = outline.programs
+    for item in programs:
+        program: CallProgram = item
+        if fits_program(program, grads):
+            return item
+    return None
+
+
+@eager_native
+def address_of(x: TensorBase) -> int:
+    """Of the memory in which a tensor lies."""
+    array = x._array
+    aval: Aval = x._aval
+    if array is not None and int(aval.offset) == 0 and array.base is None:
+        return int(number_at(id(array) + ARRAY_DATA, _INT64))
+    storage: StorageBase = x._storage
+    return int(storage.addr)
+
+
+@eager_native
+def kept(graph: CallGraph, place: int, vid: Any) -> Any:
+    """The storage of a value that a call has kept; None: it is not where it is looked for."""
+    if place < 0:
+        table: dict[Any, Any] = graph.table
+        return table.get(vid)
+    entered: list[Any] = graph.entered
+    if place + 2 >= len(entered) or entered[place + 2] is not vid:
+        return None
+    return entered[place + 1]
+
+
+@eager_native
+def fill(graph: CallGraph, program: CallProgram, grads: list[Any], bufs: int) -> bool:
+    """Write the addresses that a program reads into a record; False: something is not where it is looked for."""
+    own: tuple[Any, ...] = program.own
+    at = 0
+    while at < len(own):
+        found = kept(graph, int(own[at + 1]), own[at + 2])
+        if found is None:
+            return False
+        storage: StorageBase = found
+        poke(bufs, int(own[at]), int(storage.addr))
+        at += 3
+    seeds: tuple[Any, ...] = program.seeds
+    at = 0
+    while at < len(seeds):
+        poke(bufs, int(seeds[at]), address_of(grads[int(seeds[at + 1])]))
+        at += 2
+    consts: tuple[Any, ...] = program.consts
+    at = 0
+    while at < len(consts):
+        poke(bufs, int(consts[at]), int(consts[at + 1]))
+        at += 2
+    return True
+
+
+@eager_native
+def put_numbers(graph: CallGraph, step: LoadedStep, program: CallProgram, bufs: int, word: int) -> bool:
+    """Write a call's numbers into a record; False: one fits in no word."""
+    kinds: tuple[Any, ...] = step.are_floats
+    slots: tuple[Any, ...] = program.slots
+    numbers: list[Any] = graph.numbers
+    for i in range(len(slots)):
+        number = numbers[int(slots[i])]
+        if not fits(number, kinds[i]):
+            return False
+        put(bufs, word + i, number, kinds[i])
+    return True
+
+
+@eager_native
+def use_up(graph: CallGraph, program: CallProgram) -> None:
+    """``CallGraph.use_up`` after a program."""
+    graph.used = program.used
+    table: dict[Any, Any] = graph.table
+    for vid in program.freed:
+        take_out(table, vid)
+    entered: list[Any] = graph.entered
+    for item in program.drops:
+        place = int(item)
+        x: TensorBase = entered[place]
+        if not x._requires_grad:
+            entered[place] = None
+            entered[place + 1] = None
+
+
+@eager_apart
+def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
+    """The gradients of a ``CallNode``'s edges; None: ``CallNode.apply`` is to compute them, nothing has happened."""
+    graph: CallGraph = node.graph
+    found = program_of(node.known, grads)
+    if found is None:
+        return None
+    program: CallProgram = found
+    step: LoadedStep = program.step
+    if not is_atomic() or not step.is_quick or not is_unlooked(graph) or not is_as_it_was(graph):
+        return None
+    made: list[Any] = []
+    for make in program.makes:
+        made.append(make())
+    record: RunRecord = record_of(step)
+    bufs: int = record.bufs_addr
+    word = int(program.first_output)
+    if not fill(graph, program, grads, bufs) or not put_numbers(graph, step, program, bufs, word + len(made) + 1):
+        step.idle.append(record)
+        return None
+    for array in made:
+        poke(bufs, word, int(number_at(id(array) + ARRAY_DATA, _INT64)))
+        word += 1
+    if not run_record(step, record):
+        return None
+    bump("outside_backwards")
+    if not keep_graph:
+        use_up(graph, program)
+    return gradients(program, made, grads)
+
+
+@eager_native
+def gradients(program: CallProgram, made: list[Any], grads: list[Any]) -> Any:
+    """What goes along the edges, of the arrays that a program has filled and the gradients that came in."""
+    found: list[Any] = []
+    for source in program.sources:
+        at = int(source)
+        if at >= 0:
+            found.append(new_result(program.made_avals[at], made[at]))
+        elif at == -1:
+            found.append(None)
+        else:
+            found.append(grads[-2 - at])
+    return tuple(found)
