@@ -16,6 +16,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.direct import apply_many, apply_one, apply_two, tick
 from jitgrad.runtime.eager.eager import apply_inplace_eager, split_args
+from jitgrad.runtime.engine.graph.call_node import join_call
 from jitgrad.state import state, write_checks
 from jitgrad.version_counter import check_inference_write, inference_tensors
 
@@ -135,5 +136,5 @@ def _first_backward(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
 
 
 door.apply, door.apply_inplace, door.apply_update = apply, apply_inplace, apply_update
-door.backward = _first_backward
+door.backward, door.join_call = _first_backward, join_call
 door.run_one, door.run_two, door.run_many, door.run_inplace = apply_one, apply_two, apply_many, apply_inplace_eager

@@ -39,13 +39,18 @@ class Door:
             ``dispatch.apply_update``.
         backward: ``backward(tensor, gradient, keep_graph)``: what ``Tensor.backward`` calls where there is no handler;
             it returns whether it did it, see Note [Plain backward].
+        join_call: ``join_call(x)``: give a result of a compiled call its ``CallNode``; False: ``x._graph.join(x)`` is
+            to be called instead.
         run_one: ``run_one(op, x, params)``: what ``apply`` calls where there is no handler, for one operand.
         run_two: ``run_two(op, x, y, params=())``: for two.
         run_many: ``run_many(op, inputs, params)``: for any number of operands, and views.
         run_inplace: ``run_inplace(op, targets, inputs, params)``.
     """
 
-    __slots__ = ("apply", "apply_inplace", "apply_update", "backward", "run_inplace", "run_many", "run_one", "run_two")
+    __slots__ = (
+        "apply", "apply_inplace", "apply_update", "backward", "join_call", "run_inplace", "run_many", "run_one",
+        "run_two",
+    )  # fmt: skip
 
     apply: Callable[..., Any]
     apply_inplace: Callable[..., tuple[Any, ...]]
@@ -53,6 +58,7 @@ class Door:
         [Any, Sequence[tuple[Any, ...]], tuple[int, ...], tuple[Any, ...], tuple[Any, ...]], None
     ]
     backward: Callable[..., bool]
+    join_call: Callable[[Any], bool]
     run_one: Callable[..., Any]
     run_two: Callable[..., Any]
     run_many: Callable[..., Any]
@@ -60,7 +66,7 @@ class Door:
 
     def __init__(self) -> None:
         self.apply = self.apply_inplace = self.apply_update = self.backward = _not_installed
-        self.run_one = self.run_two = self.run_many = self.run_inplace = _not_installed
+        self.run_one = self.run_two = self.run_many = self.run_inplace = self.join_call = _not_installed
 
 
 door = Door()

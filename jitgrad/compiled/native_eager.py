@@ -31,6 +31,7 @@ from jitgrad.runtime.eager.instr_runs import INSTR_RUNS, PYTHONS_INSTR_RUNS
 from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, run_kernel, run_step
 from jitgrad.runtime.eager.quiet import has_context
 from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
+from jitgrad.runtime.engine.graph.call_node import join_call
 from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hits import MISSED
@@ -74,6 +75,7 @@ def pythons_form() -> Iterator[None]:
     for functions in _installed:
         functions["activate"](None)
         plain_graph.PLAIN.use(plain_graph.PYTHONS_FORM)
+        door.join_call = join_call
         MAKERS.use(PYTHONS_MAKERS)
         RUNS.use(PYTHONS_RUNS)
         INSTR_RUNS.use(PYTHONS_INSTR_RUNS)
@@ -87,6 +89,7 @@ def pythons_form() -> Iterator[None]:
 def _activate(functions: dict[str, Any]) -> None:
     functions["activate"](direct.here.here)
     plain_graph.PLAIN.use(functions)
+    door.join_call = functions["join_call"]
     MAKERS.use(functions)
     RUNS.use(functions)
     INSTR_RUNS.use(functions)
@@ -109,7 +112,7 @@ def _install() -> None:
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
-    called: list[Callable[..., Any]] = [*plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
+    called: list[Callable[..., Any]] = [join_call, *plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
     called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values()]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)

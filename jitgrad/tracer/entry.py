@@ -118,6 +118,9 @@ class Entry:
         tensor._tid = storage.tid = recorder.tid
         tensor._vid = vid
         recorder.entered.extend((tensor, storage, vid))
+        # ``enter`` sees to the slot, and has caught up with all others
+        recorder.input_table[vid], recorder.buffer_table[vid] = tensor, storage
+        recorder.caught = len(recorder.entered)
         return vid
 
     def _enter_alias(self, tensor: Any, storage: Any, slot: Slot, kind: InputKind) -> int:

@@ -71,7 +71,7 @@ def build_end(
         outputs,
         tuple(layouts),
         keeps_graph=bool(roots),
-        saves=bool(saved),
+        saves=bool(saved) or (bool(roots) and not history.released),
         has_pending=PENDING in assign,
         is_deferred=program is not None and program.is_stand_in,
         named=tuple(named),

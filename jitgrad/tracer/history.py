@@ -370,7 +370,7 @@ class EndEvent:
         outputs: value ids that now have buffers (survivors, and values saved for a later backward).
         avals: of the survivors, as they lie in their storages.
         keeps_graph: some survivor has a graph.
-        saves: that graph can still be differentiated, and needs its saved values.
+        saves: that graph can still be differentiated, with its saved values, if it has any.
         has_pending: some survivor's storage waits for memory.
         is_deferred: the program is only a stand-in: compile the segment when it is met again.
         named: (owner id, value id): storages that got memory, under another value than they were first known by.

@@ -34,16 +34,17 @@ from jitgrad.cpython.primitives import (
     take_out,
     within,
 )
+from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.growth import grow
-from jitgrad.tracer.keys import IN, LEAF, MARK, MISSED, PLAIN, Args
+from jitgrad.tracer.keys import EXTERNAL, IN, LEAF, MARK, MISSED, PLAIN, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.view_hits import catch_up, makes_stub, memory_of, note_source
+from jitgrad.tracer.view_hits import catch_up, makes_stub, meet_part, memory_of, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
@@ -176,18 +177,53 @@ def is_marked(x: TensorBase) -> bool:
 @once_per_call
 def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
     """Whether a tensor that the call has not met may be entered by a hit: its memory is new to the call, too."""
+    if not has_new_memory(recorder, x):
+        return False
+    base: TensorBase = x._base
+    if base is not None and (base._requires_grad or x._requires_grad):
+        return False  # a write may have brought the base into the graph
+    return not x._requires_grad or is_fresh_leaf(x)
+
+
+@once_per_call
+def has_new_memory(recorder: RecorderState, x: TensorBase) -> bool:
+    """Whether a tensor has memory that the call has not met, not even through another storage: ``Slot.is_family``."""
     if LATEST[0] is not recorder.tid:
         return False
     storage: StorageBase = x._storage
     if storage is None or is_marked(x):
         return False
-    base: TensorBase = x._base
-    if base is not None and (base._requires_grad or x._requires_grad):
-        return False  # a write may have brought the base into the graph
     root: StorageBase = memory_of(storage)
-    if root.tid is recorder.tid or storage.tid is recorder.tid:
-        return False  # the call knows the memory, perhaps through another storage: ``Slot.is_family``
-    return not x._requires_grad or is_fresh_leaf(x)
+    return root.tid is not recorder.tid and storage.tid is not recorder.tid
+
+
+@once_per_call
+def has_other_part(recorder: RecorderState, x: TensorBase) -> bool:
+    """Whether a tensor looks at memory that inputs of the call look at, but at a part that none of them is.
+
+    It is one more input then, as ``Entry._enter_alias`` makes it: no value of the call lies there, nothing is written.
+    """
+    storage: StorageBase = x._storage
+    if LATEST[0] is not recorder.tid or storage is None or is_marked(x) or storage.is_window:
+        return False
+    if storage.tid is not recorder.tid or len(recorder.dirty) != 0 or int(recorder.segments) != 0:
+        return False
+    entered: list = recorder.entered
+    is_known = False
+    is_counted = True
+    at = 0
+    while at < len(entered):
+        if entered[at + 1] is storage:
+            other: TensorBase = entered[at]
+            if other._aval is x._aval:
+                return False
+            is_known = True
+            if other._vc is not x._vc:
+                is_counted = False
+        at += 3
+    if is_known and not is_counted:
+        recorder.counted_twice[id(storage)] = storage
+    return is_known
 
 
 @inlined
@@ -234,14 +270,59 @@ def are_ours(recorder: RecorderState, args: Args, count: int) -> bool:
 @once_per_call
 def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
     """Enter a tensor whose storage the call has not met, where the path has entered one before."""
-    if not may_enter(recorder, x):
+    if x._requires_grad and (x._grad_fn is not None or x._graph is not None):
+        return enter_outer(recorder, x)
+    if not may_enter(recorder, x) and not is_plain_part(recorder, x):
         return False
     child: TrieNode = find_input(recorder.node, x._aval, kind_of_input(x))
     if child is None:
         return False
-    enter_at(recorder, x, child)
-    recorder.node = child
+    enter_there(recorder, x, child)
     return True
+
+
+@native
+def enter_there(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
+    """Enter a tensor where the next event does so."""
+    storage: StorageBase = x._storage
+    if storage.tid is recorder.tid:
+        meet_part(recorder, x)
+    enter_at(recorder, x, node)
+    recorder.node = node
+
+
+@native
+def is_plain_part(recorder: RecorderState, x: TensorBase) -> bool:
+    """``has_other_part`` of a tensor that no graph knows."""
+    base: TensorBase = x._base
+    if x._requires_grad or (base is not None and base._requires_grad):
+        return False
+    return has_other_part(recorder, x)
+
+
+@once_per_call
+def enter_outer(recorder: RecorderState, x: TensorBase) -> bool:
+    """``hit_enter`` of a tensor that comes with a graph of its own: the call's backward leads there."""
+    if not is_as_its_node_made_it(x) or not (has_new_memory(recorder, x) or has_other_part(recorder, x)):
+        return False
+    child: TrieNode = find_input(recorder.node, x._aval, EXTERNAL)
+    if child is None:
+        return False
+    if x._grad_fn is None and not door.join_call(x):  # now, before the stamp of the call it came from is overwritten
+        x._graph.join(x)
+    outer: dict = recorder.entry.outer
+    outer[child.vid] = (x._grad_fn, x._output_nr)
+    enter_there(recorder, x, child)
+    return True
+
+
+@native
+def is_as_its_node_made_it(x: TensorBase) -> bool:
+    """Whether nobody has written the base of a view since; true of what is no view."""
+    if x._base is None or x._view_version is None:
+        return True
+    versions: list = x._vc
+    return int(x._view_version) == int(versions[0])
 
 
 @inlined
@@ -441,6 +522,8 @@ def first_of(args: Args, count: int) -> tuple:
 def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     """``op(*args)``: operands, then params."""
     count: int = op.num_inputs
+    if count < 0 and len(args) != 0:
+        return hit_list(recorder, op, args)
     if count < 1 or count > len(args):
         return MISSED
     for i in range(count):
@@ -450,6 +533,57 @@ def hit_apply(recorder: RecorderState, op: Op, args: Args) -> Any:
     if node is None:
         return grow(recorder, op, first_of(args, count), packed_rest(args, count))
     return follow(recorder, node, args, count)
+
+
+@native
+def hit_list(recorder: RecorderState, op: Op, args: Args) -> Any:
+    """``op(tensors, *params)`` of an operation over a list of tensors."""
+    if type(args[0]) is list:
+        return hit_row(recorder, op, tuple(args[0]), packed_rest(args, 1))
+    return hit_row(recorder, op, args[0], packed_rest(args, 1)) if type(args[0]) is tuple else MISSED
+
+
+@native
+def hit_row(recorder: RecorderState, op: Op, tensors: tuple, params: tuple) -> Any:
+    """``hit_list`` of these tensors."""
+    for x in tensors:
+        if not isinstance(x, TensorBase) or not is_operand(recorder, x):
+            return MISSED
+    node: TrieNode = find_row(recorder.node, op, tensors, params)
+    if node is None or not node.is_simple or node.is_view:
+        return MISSED
+    if not is_atomic():
+        for x in tensors:
+            if not is_ours(recorder, x):
+                return MISSED
+    recorder.node = node
+    return handle_of(recorder, node)
+
+
+@native
+def find_row(node: TrieNode, op: Op, tensors: tuple, params: tuple) -> TrieNode | None:
+    """The child that is ``op(tensors, *params)``, or None."""
+    child: TrieNode = likeliest(node)
+    tries = 0
+    while child is not None:
+        if child.op is op and is_row(child, tensors) and same(child.params, params):
+            return taken(node, child, tries)
+        child = following(node, child, tries)
+        tries += 1
+    return None
+
+
+@native
+def is_row(child: TrieNode, tensors: tuple) -> bool:
+    """Whether these are the operands of a trie node."""
+    ids: tuple = child.ids
+    if len(ids) != len(tensors):
+        return False
+    for i in range(len(ids)):
+        x: TensorBase = tensors[i]
+        if x._vid is not ids[i]:
+            return False
+    return True
 
 
 @optimized

@@ -182,7 +182,7 @@ class Operations:
     def _let_hits_make(self, node: TrieNode, op: Op, instr: Instr, inputs: tuple[Any, ...]) -> None:
         """Say in the node whether a hit may make the result, or the results, by itself."""
         event = node.event
-        if op.num_inputs <= 0 or event.ends_segment or not may_hits_look(node, event, inputs):
+        if op.num_inputs == 0 or event.ends_segment or not may_hits_look(node, event, inputs):
             return
         node.is_simple = not event.several
         if event.several:

@@ -29,8 +29,8 @@ from jitgrad.tracer.recorder_state import RUNNING, RecorderState
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import DETACHED, SEVERAL, UNTRACKED, TrieNode
 
-__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "makes_stub", "memory_of",
-           "note_source", "sharing"]  # fmt: skip
+__all__ = ["all_living", "assignments", "catch_up", "find_living", "link_views", "living", "makes_stub", "meet_part",
+           "memory_of", "note_source", "sharing"]  # fmt: skip
 
 
 @native
@@ -76,13 +76,41 @@ def catch_up(recorder: RecorderState) -> None:
         vid = entered[i + 2]
         inputs[vid] = entered[i]
         buffers[vid] = storage
-        if id(storage) not in slots:
+        if id(storage) not in slots:  # ``meet_part`` may have made it
             slot = new_slot(storage, entered[i], vid)
             slots[id(storage)] = slot
             if storage.is_window:
                 slots[id(memory_of(storage))] = slot
         i += 3
     recorder.caught = len(entered)
+
+
+@native
+def meet_part(recorder: RecorderState, x: TensorBase) -> None:
+    """An input looks at the storage of other inputs, of which the first is at home there: ``Entry._enter_alias``."""
+    storage: StorageBase = x._storage
+    slots: dict = recorder.slot_table
+    slot: Slot = slots.get(id(storage))
+    if slot is None:
+        made = slot_of_inputs(recorder, storage)
+        slots[id(storage)] = made
+        slot = made
+    if slot.older is None:
+        none: list = []
+        slot.older = none
+    older: list = slot.older
+    older.append(ref(x))
+    slot.is_shared = True
+
+
+@native
+def slot_of_inputs(recorder: RecorderState, storage: StorageBase) -> Any:
+    """A slot whose home is the first input that looks at a storage."""
+    entered: list = recorder.entered
+    at = 1
+    while entered[at] is not storage:
+        at += 3
+    return new_slot(storage, entered[at - 1], entered[at + 1])
 
 
 @native

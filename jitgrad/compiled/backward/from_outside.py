@@ -61,6 +61,9 @@ _MAX_PROGRAMS = 16
 """Per end of a path; gradients of ever new layouts take the general way."""
 
 
+_SMALL_NBYTES = 1 << 16
+
+
 class GradTarget(NamedTuple):
     """Where gradients of a call go.
 
@@ -284,11 +287,9 @@ class CallBackward(CallOutline):
         numbers = {seed._vid: nr for seed, nr in zip(seeds, chosen, strict=True)}
         known = {vid: tensor._aval for vid, tensor in inner.consts}
         known.update({seed._vid: seed._aval for seed in seeds})
-        # what a leaf accumulates is laid out for it anyway
-        is_seen = [needed is not None or not target.is_leaf for target in self.targets]
         results = [
-            None if grad is None else _result(inner, backend, grad, numbers, views)
-            for grad, views in zip(grads, is_seen, strict=True)
+            None if grad is None else _result(inner, backend, grad, numbers, _may_be_view(target, needed))
+            for grad, target in zip(grads, self.targets, strict=True)
         ]
         return self._compile(history, backend, inner, results, numbers, known)
 
@@ -344,6 +345,14 @@ def _source(result: _Result | None, outputs: list[int]) -> int:
     if result is None:
         return -1
     return outputs.index(result.vid) if result.given is None else -2 - result.given
+
+
+def _may_be_view(target: GradTarget, needed: tuple[bool, ...] | None) -> bool:
+    """Whether a gradient may leave as a view of what the program computes, as it would in eager mode.
+
+    What a leaf accumulates is laid out for it anyway, and to copy a small gradient costs less than to make a view.
+    """
+    return needed is not None or (not target.is_leaf and target.aval.nbytes > _SMALL_NBYTES)
 
 
 def _result(inner: InnerRecorder, backend: Any, grad: Any, numbers: dict[int, int], with_views: bool) -> _Result:

@@ -245,7 +245,7 @@ class TraceGraph(CallGraph):
         edges: list[Any] = []
         for vid, is_leaf, _ in known.targets:
             edge = (accumulator_of(self._leaf(vid)), 0) if is_leaf else self._outer.get(vid)
-            if edge is None:
+            if edge is None or edge[0] is None:
                 return None
             edges.append(edge)
         node = CallNode(self, known, tuple(edges))
