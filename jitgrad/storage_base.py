@@ -21,11 +21,14 @@ class StorageBase:
         owner: what keeps the memory alive, if it is not the storage's own.
         tid: stamp of the call that met it last.
         is_window: it is part of another storage's memory, see Note [Batches of a data set].
+        passed: of such a part: the argument in whose place a tensor looks at it, if that comes with a graph; or None.
     """
 
-    __slots__ = ("__weakref__", "addr", "is_window", "nbytes", "owner", "tid")
+    __slots__ = ("__weakref__", "addr", "is_window", "nbytes", "owner", "passed", "tid")
 
-    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {"addr": 0, "owner": None, "tid": 0, "is_window": False}
+    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {
+        "addr": 0, "owner": None, "tid": 0, "is_window": False, "passed": None,
+    }  # fmt: skip
 
     kind: ClassVar[type]
     """The class of new storages; ``runtime/storage/storage.py`` installs it."""
@@ -37,6 +40,7 @@ class StorageBase:
     is_window: bool
     nbytes: int
     owner: Any
+    passed: Any
     tid: int
 
     def __getattr__(self, name: str) -> Any:

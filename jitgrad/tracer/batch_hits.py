@@ -14,22 +14,25 @@ from jitgrad.dtypes import DType
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, tensor_class
-from jitgrad.tracer.hits import Args
+from jitgrad.tracer.hits import Args, is_as_its_node_made_it
 
 __all__ = ["are_leaves", "comes_back", "moved", "moved_arguments"]
 
 
 @once_per_call
 def gets_stand_in(x: TensorBase) -> bool:
-    """Whether an argument is a view that begins somewhere in its storage, outside any graph."""
+    """Whether an argument is a view that begins somewhere in its storage: one outside any graph, or in one that is
+    over, as its Node made it."""
     aval: Aval = x._aval
     if int(aval.offset) == 0 or aval.device is not CPU or type(x) is not tensor_class():
         return False
     storage: StorageBase = x._storage
     if type(storage) is not StorageBase.kind or int(storage.addr) == 0:
         return False
-    if x._requires_grad or x._grad is not None:
+    if x._grad is not None:
         return False
+    if x._requires_grad:
+        return x._view_version is not None and x._grad_fn is not None and is_as_its_node_made_it(x)
     base: TensorBase = x._base
     if base is None or not base._requires_grad:
         return True
@@ -58,9 +61,15 @@ def stand_in(x: TensorBase, pairs: list) -> Any:
     made._aval = aval.at_start() if aval.start is None else aval.start
     made._storage = window
     made._vc = counter
-    made._requires_grad = False
+    made._requires_grad = x._requires_grad
     made._tid = 0
-    pairs.append((x, made))
+    if x._requires_grad:  # Note [Parts of a graph's tensors]
+        made._grad_fn = x._grad_fn
+        made._output_nr = x._output_nr
+        made._view_version = x._view_version
+        made._creation_meta = x._creation_meta
+        window.passed = x
+    pairs.append((x, made, x._requires_grad))
     return made
 
 
@@ -98,18 +107,22 @@ def are_leaves(pairs: list) -> bool:
     for pair in pairs:
         known: tuple = pair
         made: TensorBase = known[1]
-        if made._requires_grad or made._grad is not None:
+        if made._grad is not None or made._requires_grad is not known[2]:
             return True
     return False
 
 
 @native
 def is_stand_in(x: Any, pairs: list) -> bool:
-    """Whether an object is one of the stand-ins."""
+    """Whether an object is one of the stand-ins, or a view of one that comes with a graph."""
     for pair in pairs:
         known: tuple = pair
         if x is known[1]:
             return True
+        if isinstance(x, TensorBase):
+            made: TensorBase = known[1]
+            if x._base is made and made._requires_grad:
+                return True
     return False
 
 

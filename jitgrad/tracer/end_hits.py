@@ -427,7 +427,7 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     if plan is None or event.is_deferred:
         return False
     keeps = not is_last or plan.keeps or graph.tip is not None
-    escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event)
+    escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event, alive)
     if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
     if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None, probe.hand_tasks is not None):
@@ -439,7 +439,7 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     recorder.keepers.clear()
     if plan.keeps:
         if escapes:
-            note_versions(recorder, graph, alive)
+            note_versions(recorder, graph, event, alive)
             graph.tip = node
             graph.saves = True
         elif not event.saves:
@@ -450,7 +450,9 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
         recorder.dirty.clear()
     if len(recorder.claims) != 0:
         recorder.claims.clear()
-    if keeps:
+    if escapes:
+        keep_windows(recorder, plan, event, alive)
+    elif keeps:
         after(recorder, plan, event, alive, is_last)
     if stamps is not None:
         stamp(recorder, plan, event, stamps, began)
@@ -468,16 +470,53 @@ def stamp(recorder: RecorderState, plan: EndPlan, event: EndEvent, stamps: list,
 
 
 @native
-def escapes_lightly(recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent) -> bool:
+def escapes_lightly(
+    recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent, alive: list
+) -> bool:
     """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
     if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks or int(recorder.caught) != 0:
         return False
-    return len(plan.written) == 0 and len(event.windows) == 0
+    if len(plan.written) != 0:
+        return False
+    for pair in event.windows:
+        window: tuple = pair
+        if tensor_of(recorder, int(window[1]), alive) is None:
+            return False
+    return True
 
 
 @native
-def note_versions(recorder: RecorderState, graph: CallGraph, alive: list) -> None:
-    """Note which versions the call's inputs and results have."""
+def tensor_of(recorder: RecorderState, vid: int, alive: list) -> Any:
+    """An input or a survivor, by its value id; None: it is neither."""
+    entered: list = recorder.entered
+    at = 0
+    while at < len(entered):
+        if int(entered[at + 2]) == vid:
+            return entered[at]
+        at += 3
+    for handle in alive:
+        x: TensorBase = handle
+        if int(x._vid) == vid:
+            return handle
+    return None
+
+
+@native
+def keep_windows(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list) -> None:
+    """``after`` of a call that is over: where survivors lie, and saved windows on the memory of others."""
+    buffers: dict = recorder.buffer_table
+    for place in plan.views:
+        view: TensorBase = alive[int(place)]
+        buffers[view._vid] = view._storage
+    for pair in event.windows:
+        window: tuple = pair
+        whole: TensorBase = tensor_of(recorder, int(window[1]), alive)
+        buffers[window[0]] = whole._storage
+
+
+@native
+def note_versions(recorder: RecorderState, graph: CallGraph, event: EndEvent, alive: list) -> None:
+    """Note which versions the call's inputs and results have, and what saved windows look at."""
     noted: list = []
     entered: list = recorder.entered
     i = 0
@@ -486,6 +525,13 @@ def note_versions(recorder: RecorderState, graph: CallGraph, alive: list) -> Non
         i += 3
     for handle in alive:
         note_version(recorder, noted, handle)
+    for pair in event.windows:
+        window: tuple = pair
+        whole: TensorBase = tensor_of(recorder, int(window[1]), alive)
+        counter: list = whole._vc
+        noted.append(window[0])
+        noted.append(whole._vc)
+        noted.append(counter[0])
     graph.noted = noted
 
 

@@ -17,6 +17,7 @@ from jitgrad.tracer.keys import ALIAS, EXTERNAL, HOOKED, IN, JOIN, LEAF, PLAIN, 
 from jitgrad.tracer.numbers import number_key
 from jitgrad.tracer.path import Path
 from jitgrad.tracer.slots import Slot, input_kind, looks_refused, twin_of
+from jitgrad.tracer.views_of_base import become_views_of_base, has_stand_in
 from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["Entry"]
@@ -70,6 +71,8 @@ class Entry:
             known: int | None = recorder.windows.look_afresh(tensor)
             if known is not None:
                 return known
+        if has_stand_in(tensor) and tensor._view_version != tensor._vc[VERSION]:
+            become_views_of_base([tensor])
         storage = tensor._storage
         if tensor._aval.device is not CPU:
             raise ElsewhereError(f"a tensor on {tensor._aval.device} has no place in a trace")

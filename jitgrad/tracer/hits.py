@@ -44,7 +44,7 @@ from jitgrad.tracer.growth import grow
 from jitgrad.tracer.keys import EXTERNAL, IN, LEAF, MARK, MISSED, PLAIN, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.view_hits import catch_up, makes_stub, meet_part, memory_of, note_source
+from jitgrad.tracer.view_hits import makes_stub, meet_part, memory_of, note_source
 from jitgrad.version_counter import inference_tensors
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "hit_binary",
     "hit_enter",
     "hit_mark",
+    "is_as_its_node_made_it",
     "is_input",
     "is_marked",
     "is_operand",
@@ -204,18 +205,19 @@ def has_other_part(recorder: RecorderState, x: TensorBase) -> bool:
     It is one more input then, as ``Entry._enter_alias`` makes it: no value of the call lies there, nothing is written.
     """
     storage: StorageBase = x._storage
-    if LATEST[0] is not recorder.tid or storage is None or is_marked(x) or storage.is_window:
+    if LATEST[0] is not recorder.tid or storage is None or is_marked(x):
         return False
-    if storage.tid is not recorder.tid or len(recorder.dirty) != 0 or int(recorder.segments) != 0:
+    root: StorageBase = memory_of(storage)
+    if root.tid is not recorder.tid or len(recorder.dirty) != 0 or int(recorder.segments) != 0:
         return False
     entered: list = recorder.entered
     is_known = False
     is_counted = True
     at = 0
     while at < len(entered):
-        if entered[at + 1] is storage:
+        if memory_of(entered[at + 1]) is root:
             other: TensorBase = entered[at]
-            if other._aval is x._aval:
+            if entered[at + 1] is storage and other._aval is x._aval:
                 return False
             is_known = True
             if other._vc is not x._vc:
@@ -285,8 +287,9 @@ def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
 def enter_there(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
     """Enter a tensor where the next event does so."""
     storage: StorageBase = x._storage
-    if storage.tid is recorder.tid:
-        meet_part(recorder, x)
+    root: StorageBase = memory_of(storage)
+    if root.tid is recorder.tid:
+        meet_part(recorder, x, root)
     enter_at(recorder, x, node)
     recorder.node = node
 
@@ -308,7 +311,8 @@ def enter_outer(recorder: RecorderState, x: TensorBase) -> bool:
     child: TrieNode = find_input(recorder.node, x._aval, EXTERNAL)
     if child is None:
         return False
-    if x._grad_fn is None and not door.join_call(x):  # now, before the stamp of the call it came from is overwritten
+    way: Any = door  # a local, so that native code asks for its function at each call
+    if x._grad_fn is None and not way.join_call(x):  # now, before the stamp of the call it came from is overwritten
         x._graph.join(x)
     outer: dict = recorder.entry.outer
     outer[child.vid] = (x._grad_fn, x._output_nr)
@@ -318,8 +322,8 @@ def enter_outer(recorder: RecorderState, x: TensorBase) -> bool:
 
 @native
 def is_as_its_node_made_it(x: TensorBase) -> bool:
-    """Whether nobody has written the base of a view since; true of what is no view."""
-    if x._base is None or x._view_version is None:
+    """Whether nobody has written the base of a view since, or of what a stand-in is a view; true of what is none."""
+    if x._view_version is None:
         return True
     versions: list = x._vc
     return int(x._view_version) == int(versions[0])
@@ -469,8 +473,12 @@ def is_inside(recorder: RecorderState, node: TrieNode, args: Args) -> bool:
 @native
 def older_has_values(recorder: RecorderState, bounds: tuple) -> bool:
     """``has_values`` of the value with memory that an operand came from."""
-    if recorder.caught != len(recorder.entered):
-        catch_up(recorder)
+    entered: list = recorder.entered
+    at: int = recorder.caught
+    while at < len(entered):  # not to catch up: the call can be left lightly then
+        if int(entered[at + 2]) == int(bounds[6]):
+            return memory_has(entered[at + 1], bounds)
+        at += 3
     buffers: dict = recorder.buffer_table
     found = buffers.get(bounds[6])
     storage: StorageBase = found
@@ -480,6 +488,8 @@ def older_has_values(recorder: RecorderState, bounds: tuple) -> bool:
 @native
 def has_values(x: TensorBase, bounds: tuple) -> bool:
     """Whether the values of an operand are what one of ``TrieNode.bounds`` demands."""
+    if x._source is not None:  # a view that is not linked lies where its source does
+        return has_values(x._source, bounds)
     return memory_has(x._storage, bounds)
 
 

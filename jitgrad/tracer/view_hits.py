@@ -86,15 +86,19 @@ def catch_up(recorder: RecorderState) -> None:
 
 
 @native
-def meet_part(recorder: RecorderState, x: TensorBase) -> None:
-    """An input looks at the storage of other inputs, of which the first is at home there: ``Entry._enter_alias``."""
+def meet_part(recorder: RecorderState, x: TensorBase, root: StorageBase) -> None:
+    """An input looks at memory of other inputs, of which the first is at home there: ``Entry._enter_alias``."""
     storage: StorageBase = x._storage
     slots: dict = recorder.slot_table
-    slot: Slot = slots.get(id(storage))
+    slot: Slot = slots.get(id(root))
     if slot is None:
-        made = slot_of_inputs(recorder, storage)
-        slots[id(storage)] = made
+        made = slot_of_inputs(recorder, root)
         slot = made
+        slots[id(root)] = made
+        slots[id(slot.storage)] = made
+    if slot.storage is not storage:
+        slot.is_family = True
+        slots[id(storage)] = slot
     if slot.older is None:
         none: list = []
         slot.older = none
@@ -104,13 +108,13 @@ def meet_part(recorder: RecorderState, x: TensorBase) -> None:
 
 
 @native
-def slot_of_inputs(recorder: RecorderState, storage: StorageBase) -> Any:
-    """A slot whose home is the first input that looks at a storage."""
+def slot_of_inputs(recorder: RecorderState, root: StorageBase) -> Any:
+    """A slot whose home is the first input that looks at some memory."""
     entered: list = recorder.entered
     at = 1
-    while entered[at] is not storage:
+    while memory_of(entered[at]) is not root:
         at += 3
-    return new_slot(storage, entered[at - 1], entered[at + 1])
+    return new_slot(entered[at], entered[at - 1], entered[at + 1])
 
 
 @native

@@ -30,6 +30,7 @@ from jitgrad.tracer.path import Path
 from jitgrad.tracer.shape_rules import name_line
 from jitgrad.tracer.slots import Slot, can_look_afresh, has_node
 from jitgrad.tracer.trie import TrieNode, new_node
+from jitgrad.tracer.views_of_base import end_stand_ins
 
 __all__ = ["TURN_OPS", "Writes", "as_targets", "joins_graph", "keep_target"]
 
@@ -52,6 +53,7 @@ class Writes:
     def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         recorder = self._recorder
+        end_stand_ins(recorder, targets)
         is_expanded = has_repeats(targets[0]._aval)  # what writes that at all, writes real memory
         is_view = len(targets) == 1 and targets[0]._base is not None and not is_expanded
         if is_view and recorder.windows.write(op, targets[0], args):
