@@ -16,7 +16,6 @@ from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.primitives import (
     eager_apart,
     eager_native,
-    is_atomic,
     number_at,
     poke,
     take_out,
@@ -190,7 +189,7 @@ def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
         return None
     program: CallProgram = found
     step: LoadedStep = program.step
-    if not is_atomic() or not step.is_quick or not is_unlooked(graph) or not is_as_it_was(graph):
+    if not step.is_quick or not is_unlooked(graph) or not is_as_it_was(graph):
         return None
     made: list[Any] = []
     for make in program.makes:

@@ -1,0 +1,189 @@
+"""Compiled functions as parts of a loop in plain Python: random graphs of calls and eager operations."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad import Tensor, nn, stats
+from jitgrad.compiled import native_eager
+from jitgrad.nn import functional as F
+
+Function = Callable[..., Any]
+Wrap = Callable[[Function], Function]
+
+
+def same(function: Function) -> Function:
+    return function
+
+
+@pytest.fixture(params=["native", "python"])
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both forms of the plain backward, Note [Eager in native code]."""
+    native_eager.install()
+    if request.param == "native":
+        yield
+        return
+    with native_eager.pythons_form():
+        yield
+
+
+FUNCTIONS: list[tuple[int, Function]] = [
+    (2, lambda x, y: (x @ W).tanh() * y),
+    (2, lambda x, y: (x * y, x + y.exp())),
+    (1, lambda x: F.gelu(x)),
+    (1, lambda x: x * 2),
+    (1, lambda x: x),
+    (2, lambda x, y: y),
+    (1, lambda x: x.t()),
+    (1, lambda x: (x.sum(0, keepdim=True).expand(3, 3), x)),
+    (2, lambda x, y: (x.detach() * y, y.cos())),
+    (1, lambda x: x.clone().mul_(0.5).add_(W)),
+    (1, lambda x: (x[0] + x[1:], 3)[0].sum() * x),
+    (2, lambda x, y: jg.where(y > 0, x, y * 0.1)),
+    (1, lambda x: x.softmax(1) @ x),
+    (2, lambda x, y: jg.cat((x, y))[1:4]),
+]
+"""How many arguments, and what is done; all are matrices of three by three."""
+W = jg.linspace(-1, 1, 9).reshape(3, 3).requires_grad_()
+
+
+class Graph:
+    """A random graph of calls of these functions, and of what is done with it."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.calls = [
+            (rng.randrange(len(FUNCTIONS)), rng.randrange(99), rng.randrange(99), rng.random() < 0.7)
+            for _ in range(rng.randint(1, 8))
+        ]
+        self.end = rng.choice(ENDS)
+        self.look = rng.choice(LOOKS)
+        self.at = rng.randrange(99)
+
+    def observe(self, wrap: Wrap) -> list[Any]:
+        functions = [(count, function, wrap(function)) for count, function in FUNCTIONS]
+        found: list[Any] = []
+        for turn in range(4):
+            W.grad = None
+            a = (jg.arange(9.0).reshape(3, 3) * 0.1 + turn).sin().requires_grad_()
+            b = jg.full((3, 3), 0.3).requires_grad_()
+            values = [a, b, a * b]
+            for index, i, j, is_wrapped in self.calls:
+                count, plain, wrapped = functions[index]
+                operands = (values[i % len(values)], values[j % len(values)])[:count]
+                made = (wrapped if is_wrapped else plain)(*operands)
+                values += made if isinstance(made, tuple) else (made,)
+            notes: list[Any] = []
+            try:
+                self.look(values[self.at % len(values)], notes)
+                self.end(values, a, b, notes)
+            except RuntimeError as error:
+                notes.append(type(error).__name__)
+            found += [*notes, a.grad, b.grad, W.grad, values[-1]]
+        return [x.detach().numpy().copy() if isinstance(x, Tensor) else x for x in found]
+
+
+def _loss(values: list[Tensor]) -> Tensor:
+    return sum((v.sum() * (0.5 + i) for i, v in enumerate(values[2:])), values[-1].mean())
+
+
+def _backward(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    _loss(values).backward()
+
+
+def _last_alone(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    values[-1].sum().backward()
+
+
+def _twice(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    loss = _loss(values)
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def _a_second_time(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    loss = _loss(values)
+    loss.backward()
+    loss.backward()
+
+
+def _grad(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    notes += jg.autograd.grad(_loss(values), (a, values[len(values) // 2]), allow_unused=True)
+
+
+def _second(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    (grad,) = jg.autograd.grad(_loss(values), a, create_graph=True)
+    (grad * grad).sum().backward()
+
+
+def _from_a_gradient(values: list[Tensor], a: Tensor, b: Tensor, notes: list[Any]) -> None:
+    last = next((v for v in reversed(values) if v.grad_fn is not None), a)
+    last.backward(jg.ones(3, 3).expand_as(last) * 0.5)
+
+
+ENDS = [_backward, _backward, _last_alone, _twice, _a_second_time, _grad, _second, _from_a_gradient]
+
+
+def _hook(value: Tensor, notes: list[Any]) -> None:
+    if value.requires_grad:
+        value.register_hook(lambda grad: (notes.append(grad.clone()), grad * 2)[1])
+
+
+def _retain(value: Tensor, notes: list[Any]) -> None:
+    if value.requires_grad:
+        value.retain_grad()
+        notes.append(value.is_leaf)
+
+
+def _write(value: Tensor, notes: list[Any]) -> None:
+    """What was saved may have been written: the backward then says so."""
+    if not value.is_leaf:
+        value.mul_(1.5)
+
+
+def _name(value: Tensor, notes: list[Any]) -> None:
+    notes.append(type(value.grad_fn).__name__)
+
+
+LOOKS = [lambda value, notes: None, lambda value, notes: None, _hook, _retain, _write, _name]
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("seed", range(200))
+def test_random_graphs(seed: int) -> None:
+    graph = Graph(seed)
+    for got, want in zip(graph.observe(jg.compile), graph.observe(same), strict=True):
+        if isinstance(want, np.ndarray):
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5 * max(1.0, np.abs(want).max()))
+        else:
+            assert got == want
+
+
+@pytest.mark.usefixtures("form")
+def test_a_model_in_a_plain_loop_is_a_step_of_the_plain_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No graph task, no Nodes of the call; the loss and the update are eager mode's."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    optimizer, forward = jg.optim.Adam(model.parameters()), jg.compile(model)
+    x, labels = jg.randn(5, 3), jg.tensor([0, 1, 1, 0, 1])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(forward(x) * 2, labels).backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    monkeypatch.setattr("jitgrad.runtime.engine.run.engine.engine.execute", None)
+    monkeypatch.setattr("jitgrad.compiled.nodes.trace_graph.TraceGraph.run_backward", None)
+    before = stats()
+    step()
+    after = stats()
+    assert after["outside_backwards"] - before["outside_backwards"] == 1
+    assert after["traces"] - before["traces"] == 1
+    assert after["misses"] == before["misses"]
