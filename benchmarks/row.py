@@ -18,10 +18,14 @@ def _identity(function: Any) -> Any:
 
 
 class Wrap(NamedTuple):
-    """Where a subject puts its decorator: on the loss only (``torch.compile``) or on the whole step (``jitgrad``)."""
+    """Where a subject puts its decorator: on the loss only (``torch.compile``) or on the whole step (``jitgrad``).
+
+    ``part`` is for functions that are alike in all steps, of a step whose graph is another one each time.
+    """
 
     loss: Callable[[Any], Any] = _identity
     step: Callable[[Any], Any] = _identity
+    part: Callable[[Any], Any] = _identity
 
 
 class Training(NamedTuple):

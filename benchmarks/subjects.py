@@ -76,7 +76,7 @@ def _make_torch(row: Row, subject: Subject, seed: int, threads: int) -> Training
 
 def _make_jitgrad(row: Row, subject: Subject, seed: int, threads: int) -> Training:
     jitgrad = importlib.import_module("jitgrad")
-    wrap = Wrap(step=jitgrad.compile) if subject.is_compiled else Wrap()
+    wrap = Wrap(step=jitgrad.compile, part=jitgrad.compile) if subject.is_compiled else Wrap()
     return _rows(row).make(jitgrad, seed, wrap, **row.sizes)
 
 

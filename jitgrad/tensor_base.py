@@ -191,7 +191,12 @@ _make_storage: list[Callable[[Any], Any]] = []
 
 def _storage_on_demand(tensor: TensorBase) -> Any:
     """See Note [Storage on demand]: two threads, or two tensors over one array, get the same one."""
-    tensor._storage = storage = _make_storage[0](tensor._array)
+    array, base = tensor._array, tensor._base
+    if base is not None and array.base is base._array is not None:
+        storage = base._storage
+    else:
+        storage = _make_storage[0](array)
+    tensor._storage = storage
     return storage
 
 

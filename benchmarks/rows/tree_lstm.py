@@ -1,4 +1,4 @@
-"""A TreeLSTM over random binary trees, a tree of another shape in each step.
+"""A TreeLSTM over random binary trees, a tree of another shape in each step: what is compiled are its parts.
 
 Source: Tai, Socher and Manning, "Improved Semantic Representations From Tree-Structured Long Short-Term Memory
 Networks", 2015, section 3.2 (N-ary, N = 2); words have gates of their own.
@@ -60,23 +60,32 @@ def make(xp: Any, seed: int, wrap: Wrap, leaves: int, features: int, hidden: int
     source = trees(seed, leaves)
     functional = xp.nn.functional
 
+    @wrap.part
+    def leaves_of(words: Any) -> tuple[Any, Any]:
+        gates = functional.linear(functional.embedding(words, table), layers[0], layers[1])
+        i, o, u = gates.chunk(3, 1)
+        c = xp.sigmoid(i) * xp.tanh(u)
+        return xp.sigmoid(o) * xp.tanh(c), c
+
+    @wrap.part
     def joined(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
         gates = functional.linear(xp.cat((left[0], right[0])), layers[2], layers[3])
         i, f_left, f_right, o, u = gates.chunk(5)
         c = xp.sigmoid(i) * xp.tanh(u) + xp.sigmoid(f_left) * left[1] + xp.sigmoid(f_right) * right[1]
         return xp.sigmoid(o) * xp.tanh(c), c
 
+    @wrap.part
+    def loss_of(root: Any, label: Any) -> Any:
+        return functional.cross_entropy(functional.linear(root, layers[4], layers[5]), label)
+
     @wrap.loss
     def loss_fn(tree: Tree) -> Any:
-        gates = functional.linear(functional.embedding(xp.tensor(tree.words), table), layers[0], layers[1])
-        i, o, u = gates.chunk(3, 1)
-        c = xp.sigmoid(i) * xp.tanh(u)
-        nodes = list(zip((xp.sigmoid(o) * xp.tanh(c)).unbind(), c.unbind(), strict=True))
+        h, c = leaves_of(xp.tensor(tree.words))
+        nodes = list(zip(h.unbind(), c.unbind(), strict=True))
         for left, right in tree.pairs:
             nodes.append(joined(nodes[left], nodes[right]))
-        return functional.cross_entropy(functional.linear(nodes[-1][0], layers[4], layers[5]), xp.tensor(tree.label))
+        return loss_of(nodes[-1][0], xp.tensor(tree.label))
 
-    @wrap.step
     def train(tree: Tree) -> Any:
         loss = loss_fn(tree)
         loss.backward()

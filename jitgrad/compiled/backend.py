@@ -32,6 +32,7 @@ from jitgrad.runtime.eager.overlap import check_no_overlap
 from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta
 from jitgrad.runtime.engine.graph.current import current_graph_task
+from jitgrad.runtime.engine.graph.node import reserve_sequence_nrs
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
 from jitgrad.runtime.engine.run.request import execute_request
@@ -176,6 +177,7 @@ class _Backend:
     pending_storage = staticmethod(Storage.pending)
     root_of = staticmethod(root_of)
     new_graph = staticmethod(TraceGraph)
+    reserve_numbers = staticmethod(reserve_sequence_nrs)
     check_no_overlap = staticmethod(check_no_overlap)
     check_inplace = staticmethod(check_inplace)
     check_writable = staticmethod(check_writable)

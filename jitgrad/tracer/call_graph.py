@@ -6,13 +6,26 @@ Must not know: Nodes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from jitgrad.locks import process_lock
 
 __all__ = ["CallGraph"]
+
+_making = process_lock()
+_FIRST: dict[str, Any] = {
+    "ends": 0, "nbytes": 0, "has_made": False, "is_settled": False, "is_touched": False, "saves": False,
+    "entered": None, "leaves": None, "noted": None, "outer": None, "stand_in": None, "table": None, "tip": None,
+}  # fmt: skip
+"""What slots are that nobody has set."""
 
 
 class CallGraph:
     """The state of a call's graph.
+
+    Most graphs need few of these: a slot that was never set has its first value, and tables are made when Python first
+    asks for them. Native code sees None where there is no table yet.
 
     Attributes:
         recorder: the recorder while the call runs, then None.
@@ -65,6 +78,14 @@ class CallGraph:
         "versions",
     )
 
+    TABLES: ClassVar[dict[str, Callable[[], Any]]] = {
+        "counters": dict, "detached": set, "marks": list, "nodes": dict, "numbers": list, "survivors": list,
+        "used": frozenset, "versions": dict,
+    }  # fmt: skip
+    """What makes each table."""
+
+    NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {**_FIRST, **dict.fromkeys(TABLES)}
+
     detached: set[int]
     entered: Any
     nodes: dict[int, Any]
@@ -89,3 +110,17 @@ class CallGraph:
     tid: int
     tip: Any
     versions: dict[int, int]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FIRST:
+            return _FIRST[name]
+        make = self.TABLES.get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _making:  # another thread may ask as well
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError:
+                table = make()
+                setattr(self, name, table)
+        return table

@@ -328,8 +328,20 @@ def escape(recorder: RecorderState, graph: CallGraph) -> None:
     recorder.scalars = []
     node: TrieNode = recorder.node
     graph.tip = node
-    recorder.graph.order.close(node.next_vid)
+    close_order(recorder, graph, node.next_vid)
     recorder.graph = idle_graph(recorder)
+
+
+@native
+def close_order(recorder: RecorderState, graph: CallGraph, next_vid: Any) -> None:
+    """``CreationOrder.close``."""
+    if graph.marks:
+        recorder.graph.order.close(next_vid)
+        return
+    if graph.marks is None:
+        none: list = []
+        graph.marks = none
+    graph.marks.append((0, recorder.backend.reserve_numbers(next_vid)))
 
 
 @native
@@ -343,7 +355,7 @@ def escape_whole(recorder: RecorderState, graph: CallGraph) -> None:
     recorder.scalars = []
     node: TrieNode = recorder.node
     graph.tip = node
-    recorder.graph.order.close(node.next_vid)
+    close_order(recorder, graph, node.next_vid)
     recorder.forget_graph()
 
 
@@ -357,7 +369,8 @@ def idle_graph(recorder: RecorderState) -> Any:
             graph.tip = None
             graph.leaves = None
             graph.numbers = []
-            graph.marks.clear()
+            if graph.marks is not None:
+                graph.marks.clear()
             if graph.is_settled:
                 unsettle(graph)
             return item
@@ -373,9 +386,12 @@ def idle_graph(recorder: RecorderState) -> Any:
 def unsettle(graph: CallGraph) -> None:
     """Let go of what ``settle`` has left: another call may use the graph."""
     graph.is_settled = False
-    graph.counters.clear()
-    graph.versions.clear()
-    graph.survivors.clear()
+    if graph.counters is not None:
+        graph.counters.clear()
+    if graph.versions is not None:
+        graph.versions.clear()
+    if graph.survivors is not None:
+        graph.survivors.clear()
     graph.ends = 0
     graph.nbytes = 0
 

@@ -575,6 +575,9 @@ def settle(recorder: RecorderState, event: EndEvent, alive: list) -> None:
         x: TensorBase = handle
         settle_version(recorder, graph, x)
         if x._requires_grad:
+            if graph.survivors is None:
+                none: list = []
+                graph.survivors = none
             graph.survivors.append(ref(handle))
     ends: int = graph.ends
     graph.ends = ends + 1
@@ -585,6 +588,11 @@ def settle(recorder: RecorderState, event: EndEvent, alive: list) -> None:
 @once_per_call
 def settle_version(recorder: RecorderState, graph: CallGraph, x: TensorBase) -> None:
     """Note which version a value has, the first time it is seen."""
+    if graph.counters is None or graph.versions is None:
+        none: dict = {}
+        graph.counters = none
+        no_version: dict = {}
+        graph.versions = no_version
     counters: dict = graph.counters
     vid = x._vid
     if x._tid is recorder.tid and vid not in counters:

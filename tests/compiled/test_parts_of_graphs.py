@@ -31,7 +31,9 @@ def counted(run: Callable[[], object], *names: str) -> list[int]:
     return [after[name] - before[name] for name in names]
 
 
-@pytest.mark.parametrize("parts", [lambda x: x.unbind(), lambda x: [x[t] for t in range(len(x))]], ids=["unbind", "index"])
+@pytest.mark.parametrize(
+    "parts", [lambda x: x.unbind(), lambda x: [x[t] for t in range(len(x))]], ids=["unbind", "index"]
+)
 def test_a_cell_over_the_steps_of_a_sequence_is_one_path(parts: Any) -> None:
     """Each step begins elsewhere in the storage of what the embedding has made."""
     native_eager.install()
@@ -186,7 +188,8 @@ class Program:
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
         self.length = rng.randint(1, 7)
-        self.lines = [(rng.randrange(9), rng.randrange(50), rng.randrange(50), rng.random()) for _ in range(self.length)]
+        kinds = [rng.randrange(9) for _ in range(self.length)]
+        self.lines = [(kind, rng.randrange(50), rng.randrange(50), rng.random()) for kind in kinds]
         self.branch = rng.randint(0, 4)
 
     def __call__(self, x: Tensor, y: Tensor, base: Tensor, w: Tensor, nr: int) -> Any:

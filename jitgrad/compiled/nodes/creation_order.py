@@ -18,12 +18,16 @@ __all__ = ["CreationOrder"]
 
 
 class CreationOrder:
-    """The numbers of one call's Nodes; costs nothing until the first is asked for."""
+    """The numbers of one call's Nodes; costs nothing until the first is asked for.
+
+    Attributes:
+        marks: (first value id, offset), both rising; the call's graph keeps the list.
+    """
 
     __slots__ = ("marks",)
 
-    def __init__(self) -> None:
-        self.marks: list[tuple[int, int]] = []  # (first value id, offset), both rising
+    def __init__(self, marks: list[tuple[int, int]]) -> None:
+        self.marks = marks
 
     def number_of(self, vid: int) -> int:
         """Of the Node whose first output is value ``vid``."""

@@ -15,8 +15,8 @@ Owns: ``TraceGraph``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from jitgrad.compiled.nodes.creation_order import CreationOrder
@@ -56,8 +56,6 @@ def _upkeep_class() -> type[Upkeep]:
 class TraceGraph(CallGraph):
     """What the escaped results of one call can be differentiated with.
 
-    Attributes:
-        order: how Nodes are numbered.
     """
 
     __slots__ = (
@@ -69,36 +67,30 @@ class TraceGraph(CallGraph):
         "_scalars",
         "_twins",
         "_upkeep",
-        "order",
     )
+
+    TABLES: ClassVar[dict[str, Callable[[], Any]]] = {
+        **CallGraph.TABLES, "_buffers": dict, "_former_leaves": dict, "_inputs": dict, "_outer": dict,
+        "_scalars": list, "_twins": list, "_upkeep": lambda: None,
+    }  # fmt: skip
+
+    _buffers: dict[int, Any]
+    _former_leaves: dict[int, Any]
+    _inputs: dict[int, Any]
+    _outer: dict[int, Any]
+    _scalars: list[int | float]
+    _twins: list[tuple[ref[Any], ref[Any]]]
+    _upkeep: Upkeep | None
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.tid = recorder.tid
-        self.tip: Any = None
-        self.saves = False
-        self._buffers: dict[int, Any] = {}
-        self._inputs: dict[int, Any] = {}
-        self._outer: dict[int, Any] = {}
-        self._scalars: list[int | float] = []
-        self.nodes = {}
-        self._upkeep: Upkeep | None = None
-        self.order = CreationOrder()
-        self.marks = self.order.marks
-        self.is_touched = self.is_settled = self.has_made = False
-        self.ends = self.nbytes = 0
-        self.survivors = []
-        self.leaves = None
-        self.numbers = []
-        self.noted = self.entered = self.table = self.outer = None
-        self.detached = set()
-        self._former_leaves: dict[int, Any] = {}
-        self._twins: list[tuple[ref[Any], ref[Any]]] = []
-        self.counters: dict[int, list[int]] = {}
-        self.versions: dict[int, int] = {}
         self._backend = recorder.backend
-        self.stand_in = None
-        self.used = frozenset()
+
+    @property
+    def order(self) -> CreationOrder:
+        """How Nodes are numbered."""
+        return CreationOrder(self.marks)
 
     def begin(self, recorder: Any) -> None:
         """Serve another call, when nothing of the last one escaped."""

@@ -166,7 +166,7 @@ def is_unlooked(graph: CallGraph) -> bool:
     """Whether a call is over that a hit has closed, whose graph nobody has looked at or used since."""
     if graph.recorder is not None or not graph.saves or graph.entered is None:
         return False
-    return len(graph.nodes) == 0 and len(graph.used) == 0
+    return not graph.nodes and not graph.used
 
 
 @eager_apart

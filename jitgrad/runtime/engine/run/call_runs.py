@@ -67,7 +67,7 @@ def is_plain_call(node: Any) -> bool:
     call: CallNode = node
     graph: CallGraph = call.graph
     outline: CallOutline = call.known
-    if call.hooks is not None or not outline.is_covered or not is_unlooked(graph) or len(graph.detached) != 0:
+    if call.hooks is not None or not outline.is_covered or not is_unlooked(graph) or graph.detached:
         return False
     thread: dict[str, Any] = thread_dict(state)
     depth = thread.get("eager_depth")
