@@ -192,11 +192,8 @@ _make_storage: list[Callable[[Any], Any]] = []
 def _storage_on_demand(tensor: TensorBase) -> Any:
     """See Note [Storage on demand]: two threads, or two tensors over one array, get the same one."""
     array, base = tensor._array, tensor._base
-    if base is not None and array.base is base._array is not None:
-        storage = base._storage
-    else:
-        storage = _make_storage[0](array)
-    tensor._storage = storage
+    is_part = base is not None and array.base is base._array is not None
+    tensor._storage = storage = base._storage if is_part else _make_storage[0](array)
     return storage
 
 

@@ -103,7 +103,7 @@ _ENGINE_RUN = _in(
      "    return None if missing else not_ready[target]", f"{_GRAPH}::test_arrivals_wait_in_not_ready"),
     ("run_alone.py", "    if missing < 0:\n", "    if False:\n", f"{_GRAPH}::test_a_removed_dependency_is_reported"),
     # the loop for plain graphs
-    ("plain_graph.py", "    if task.keep_graph is False:\n", "    if False:\n",
+    ("plain_graph.py", "if task.keep_graph is False:\n            release(", "if False:\n            release(",
      f"{_CALLS}::test_keep_graph {_LOOPS}::test_all_loops_free_the_graph"),
     ("partial_sums.py", "    return fit(node, nr, grad, expected)\n", "    return grad\n",
      "rows/test_views.py::test_an_expanded_gradient_is_summed"),

@@ -52,7 +52,7 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import end_hits, hits, write_hits
+from jitgrad.tracer import hits, update_hits, write_hits
 from jitgrad.tracer.front_hits import OPERATION_FRONTS
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.method_fronts import METHOD_FRONTS, make_no_grad
@@ -99,7 +99,7 @@ def _install(code: NativeCode, driver_address: int) -> bool:
     stubs = [
         Stub("door_apply", hits.through_door, (), door.apply),
         Stub("door_apply_inplace", write_hits.write_through_door, (), door.apply_inplace),
-        Stub("door_apply_update", end_hits.update_through_door, (), door.apply_update),
+        Stub("door_apply_update", update_hits.update_through_door, (), door.apply_update),
     ]
     found: dict[str, Any] = {}  # what ``callables`` will have made
     looked_at = OPERATION_FRONTS if config.check_hits else ()

@@ -11,8 +11,9 @@ from typing import Any
 from jitgrad.cpython.primitives import inlined, is_atomic, once_per_call
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, write_checks
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.entry_hits import may_enter
 from jitgrad.tracer.history import BackwardEvent
-from jitgrad.tracer.hits import is_operand, is_ours, may_enter, new_result_handle
+from jitgrad.tracer.hits import is_operand, is_ours, new_result_handle
 from jitgrad.tracer.keys import BACKWARD, GRADS, IN
 from jitgrad.tracer.recorder_state import LATEST, RecorderState
 from jitgrad.tracer.trie import TrieNode

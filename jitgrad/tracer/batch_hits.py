@@ -14,7 +14,8 @@ from jitgrad.dtypes import DType
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, tensor_class
-from jitgrad.tracer.hits import Args, is_as_its_node_made_it
+from jitgrad.tracer.entry_hits import is_as_its_node_made_it
+from jitgrad.tracer.hits import Args
 
 __all__ = ["are_leaves", "comes_back", "moved", "moved_arguments"]
 

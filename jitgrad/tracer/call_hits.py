@@ -29,7 +29,7 @@ from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALL_LIMIT, CALLS
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer import backward_hits, data_hits
+from jitgrad.tracer import backward_hits, data_hits, update_hits
 from jitgrad.tracer.batch_hits import are_leaves, comes_back, moved_arguments
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
@@ -403,7 +403,7 @@ def empty(table: dict) -> None:
         table.clear()
 
 
-_WITH_HITS = (backward_hits, data_hits)
+_WITH_HITS = (backward_hits, data_hits, update_hits)
 """Modules of hits that no other hit calls; to be imported is what makes a function one of ``NATIVE``."""
 
 

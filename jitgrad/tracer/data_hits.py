@@ -11,19 +11,9 @@ from typing import Any
 from jitgrad.cpython.primitives import active, counter, is_atomic, native
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import (
-    MISSED,
-    Args,
-    following,
-    is_operand,
-    is_ours,
-    likeliest,
-    overrides,
-    step_to,
-    taken,
-    takes,
-)
+from jitgrad.tracer.hits import MISSED, Args, is_operand, is_ours, overrides, step_to, takes
 from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.search_hits import following, likeliest, taken
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import UNTRACKED, TrieNode
 from jitgrad.tracer.view_hits import link

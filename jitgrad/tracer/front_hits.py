@@ -23,19 +23,17 @@ from jitgrad.tracer.hits import (
     MISSED,
     Args,
     follow,
-    following,
     is_operand,
     is_ours,
-    likeliest,
     may_be_operand,
     overrides,
     rank_of,
     step_to,
-    taken,
     takes,
 )
 from jitgrad.tracer.recall_hits import recall
 from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.search_hits import following, likeliest, taken
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import makes_stub
 from jitgrad.tracer.write_hits import hit_write

@@ -1,6 +1,6 @@
 """Hits: what a call does that an earlier call has done before.
 
-Owns: the rules of a hit of operations, inputs, views and writes, each once, in the subset of Note [Native Python].
+Owns: the rules of a hit of operations, each once, in the subset of Note [Native Python].
 Must not know: misses. ``MISSED`` or False says that the general way must be taken; nothing has happened then, but that
 inputs were entered.
 
@@ -18,7 +18,6 @@ inputs were entered.
 from __future__ import annotations
 
 from typing import Any
-from weakref import ref
 
 from jitgrad.cpython.primitives import (
     active,
@@ -34,39 +33,30 @@ from jitgrad.cpython.primitives import (
     take_out,
     within,
 )
-from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.state import autocasts, override_classes, plain_tensors
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.entry_hits import hit_enter
 from jitgrad.tracer.growth import grow
-from jitgrad.tracer.keys import EXTERNAL, IN, LEAF, MARK, MISSED, PLAIN, Args
+from jitgrad.tracer.keys import MARK, MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
+from jitgrad.tracer.search_hits import following, likeliest, taken
 from jitgrad.tracer.trie import TrieNode
-from jitgrad.tracer.view_hits import makes_stub, meet_part, memory_of, note_source
-from jitgrad.version_counter import inference_tensors
+from jitgrad.tracer.view_hits import makes_stub, note_source
 
 __all__ = [
     "MISSED",
     "Args",
     "are_ours",
-    "enter_at",
     "follow",
-    "following",
     "has_values",
     "hit_apply",
     "hit_binary",
-    "hit_enter",
     "hit_mark",
-    "is_as_its_node_made_it",
-    "is_input",
-    "is_marked",
     "is_operand",
     "is_ours",
-    "kind_of_input",
-    "likeliest",
-    "may_enter",
     "memory_has",
     "multiply",
     "new_result_handle",
@@ -75,38 +65,10 @@ __all__ = [
     "overrides",
     "rank_of",
     "step_to",
-    "taken",
     "takes",
     "takes_all",
     "through_door",
 ]  # fmt: skip
-
-MAX_SIBLINGS = 16
-
-# --- the search among a node's children ---
-
-
-@inlined
-def likeliest(node: TrieNode) -> TrieNode | None:
-    """The child to be compared first, or None."""
-    return node.first if node.last is None else node.last
-
-
-@inlined
-def following(node: TrieNode, child: TrieNode, tries: int) -> TrieNode | None:
-    """The child to be compared after one that does not fit; None: there are no more, or too many."""
-    if tries == 0:
-        return node.first
-    return child.sibling if tries < MAX_SIBLINGS else None
-
-
-@inlined
-def taken(node: TrieNode, child: TrieNode, tries: int) -> TrieNode | None:
-    """The child that fits: the likeliest one from here on."""
-    if tries != 0 or node.last is None:
-        node.last = child
-    return child
-
 
 # --- operands ---
 
@@ -125,36 +87,6 @@ def takes(want: Any, x: Any) -> bool:
 
 
 @inlined
-def is_fresh_leaf(x: TensorBase) -> bool:
-    """Whether a tensor that requires grad is a leaf in which Python has no part."""
-    if x._graph is not None or x._grad_fn is not None:
-        return False
-    if x._accumulator is not None and type(x._accumulator) is not ref:
-        return False  # its accumulator has hooks of its own: ``HookedAccumulator``
-    return x._hooks is None and x._post_accumulate_hooks is None
-
-
-@inlined
-def is_input(child: TrieNode, aval: Any, kind: Any) -> bool:
-    """Whether a trie node enters an input of this layout and kind."""
-    ids: tuple = child.ids
-    return child.op is IN and ids[0] is aval and ids[1] is kind
-
-
-@inlined
-def find_input(node: TrieNode, aval: Any, kind: Any) -> TrieNode | None:
-    """The child that enters such an input, or None."""
-    child: TrieNode = likeliest(node)
-    tries = 0
-    while child is not None:
-        if is_input(child, aval, kind):
-            return taken(node, child, tries)
-        child = following(node, child, tries)
-        tries += 1
-    return None
-
-
-@inlined
 def began(recorder: RecorderState) -> None:
     """A call is recorded from now on."""
     LATEST[0] = recorder.tid
@@ -167,87 +99,6 @@ def began(recorder: RecorderState) -> None:
 def ended(tid: Any) -> None:
     """The call is over, or never began."""
     take_out(RUNNING, tid)
-
-
-@inlined
-def is_marked(x: TensorBase) -> bool:
-    """Whether a tensor is an inference tensor, see ``InferenceVersion``: those are entered, and written, with care."""
-    return len(inference_tensors) != 0 and type(x._vc) is not list
-
-
-@once_per_call
-def may_enter(recorder: RecorderState, x: TensorBase) -> bool:
-    """Whether a tensor that the call has not met may be entered by a hit: its memory is new to the call, too."""
-    if not has_new_memory(recorder, x):
-        return False
-    base: TensorBase = x._base
-    if base is not None and (base._requires_grad or x._requires_grad):
-        return False  # a write may have brought the base into the graph
-    return not x._requires_grad or is_fresh_leaf(x)
-
-
-@once_per_call
-def has_new_memory(recorder: RecorderState, x: TensorBase) -> bool:
-    """Whether a tensor has memory that the call has not met, not even through another storage: ``Slot.is_family``."""
-    if LATEST[0] is not recorder.tid:
-        return False
-    storage: StorageBase = x._storage
-    if storage is None or is_marked(x):
-        return False
-    root: StorageBase = memory_of(storage)
-    return root.tid is not recorder.tid and storage.tid is not recorder.tid
-
-
-@once_per_call
-def has_other_part(recorder: RecorderState, x: TensorBase) -> bool:
-    """Whether a tensor looks at memory that inputs of the call look at, but at a part that none of them is.
-
-    It is one more input then, as ``Entry._enter_alias`` makes it: no value of the call lies there, nothing is written.
-    """
-    storage: StorageBase = x._storage
-    if LATEST[0] is not recorder.tid or storage is None or is_marked(x):
-        return False
-    root: StorageBase = memory_of(storage)
-    if root.tid is not recorder.tid or len(recorder.dirty) != 0 or int(recorder.segments) != 0:
-        return False
-    entered: list = recorder.entered
-    is_known = False
-    is_counted = True
-    at = 0
-    while at < len(entered):
-        if memory_of(entered[at + 1]) is root:
-            other: TensorBase = entered[at]
-            if entered[at + 1] is storage and other._aval is x._aval:
-                return False
-            is_known = True
-            if other._vc is not x._vc:
-                is_counted = False
-        at += 3
-    if is_known and not is_counted:
-        recorder.counted_twice[id(storage)] = storage
-    return is_known
-
-
-@inlined
-def kind_of_input(x: TensorBase) -> Any:
-    """Of a tensor that may be entered."""
-    return LEAF if x._requires_grad else PLAIN
-
-
-@inlined
-def enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
-    """Enter a tensor where a trie node does so."""
-    storage: StorageBase = x._storage
-    x._tid = recorder.tid
-    x._vid = node.vid
-    storage.tid = recorder.tid
-    root: StorageBase = memory_of(storage)
-    root.tid = recorder.tid
-    recorder.entered.append(x)
-    recorder.entered.append(storage)
-    recorder.entered.append(node.vid)
-    if not is_atomic():
-        recorder.meet(x, storage, root)
 
 
 @native
@@ -267,66 +118,6 @@ def are_ours(recorder: RecorderState, args: Args, count: int) -> bool:
         if not is_ours(recorder, args[i]):
             return False
     return True
-
-
-@once_per_call
-def hit_enter(recorder: RecorderState, x: TensorBase) -> bool:
-    """Enter a tensor whose storage the call has not met, where the path has entered one before."""
-    if x._requires_grad and (x._grad_fn is not None or x._graph is not None):
-        return enter_outer(recorder, x)
-    if not may_enter(recorder, x) and not is_plain_part(recorder, x):
-        return False
-    child: TrieNode = find_input(recorder.node, x._aval, kind_of_input(x))
-    if child is None:
-        return False
-    enter_there(recorder, x, child)
-    return True
-
-
-@native
-def enter_there(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
-    """Enter a tensor where the next event does so."""
-    storage: StorageBase = x._storage
-    root: StorageBase = memory_of(storage)
-    if root.tid is recorder.tid:
-        meet_part(recorder, x, root)
-    enter_at(recorder, x, node)
-    recorder.node = node
-
-
-@native
-def is_plain_part(recorder: RecorderState, x: TensorBase) -> bool:
-    """``has_other_part`` of a tensor that no graph knows."""
-    base: TensorBase = x._base
-    if x._requires_grad or (base is not None and base._requires_grad):
-        return False
-    return has_other_part(recorder, x)
-
-
-@once_per_call
-def enter_outer(recorder: RecorderState, x: TensorBase) -> bool:
-    """``hit_enter`` of a tensor that comes with a graph of its own: the call's backward leads there."""
-    if not is_as_its_node_made_it(x) or not (has_new_memory(recorder, x) or has_other_part(recorder, x)):
-        return False
-    child: TrieNode = find_input(recorder.node, x._aval, EXTERNAL)
-    if child is None:
-        return False
-    way: Any = door  # a local, so that native code asks for its function at each call
-    if x._grad_fn is None and not way.join_call(x):  # now, before the stamp of the call it came from is overwritten
-        x._graph.join(x)
-    outer: dict = recorder.entry.outer
-    outer[child.vid] = (x._grad_fn, x._output_nr)
-    enter_there(recorder, x, child)
-    return True
-
-
-@native
-def is_as_its_node_made_it(x: TensorBase) -> bool:
-    """Whether nobody has written the base of a view since, or of what a stand-in is a view; true of what is none."""
-    if x._view_version is None:
-        return True
-    versions: list = x._vc
-    return int(x._view_version) == int(versions[0])
 
 
 @inlined

@@ -13,17 +13,8 @@ from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import (
-    MISSED,
-    Args,
-    enter_at,
-    has_values,
-    is_input,
-    kind_of_input,
-    may_enter,
-    new_result_handle,
-    overrides,
-)
+from jitgrad.tracer.entry_hits import enter_at, is_input, kind_of_input, may_enter
+from jitgrad.tracer.hits import MISSED, Args, has_values, new_result_handle, overrides
 from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, remember
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode

@@ -12,19 +12,11 @@ from weakref import ref
 from jitgrad.cpython.primitives import is_atomic, native, refcount
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import (
-    Args,
-    are_ours,
-    following,
-    is_inside,
-    is_marked,
-    likeliest,
-    note_number,
-    taken,
-    takes_all,
-)
+from jitgrad.tracer.entry_hits import is_marked
+from jitgrad.tracer.hits import Args, are_ours, is_inside, note_number, takes_all
 from jitgrad.tracer.keys import WINDOW
 from jitgrad.tracer.recorder_state import RecorderState
+from jitgrad.tracer.search_hits import following, likeliest, taken
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up

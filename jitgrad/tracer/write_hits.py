@@ -14,22 +14,12 @@ from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.entry_hits import is_marked
 from jitgrad.tracer.history import SaversEvent
-from jitgrad.tracer.hits import (
-    MISSED,
-    Args,
-    are_ours,
-    following,
-    is_inside,
-    is_marked,
-    is_operand,
-    likeliest,
-    note_number,
-    taken,
-    takes_all,
-)
+from jitgrad.tracer.hits import MISSED, Args, are_ours, is_inside, is_operand, note_number, takes_all
 from jitgrad.tracer.keys import SAVERS, WRITE
 from jitgrad.tracer.recorder_state import LATEST, RecorderState
+from jitgrad.tracer.search_hits import following, likeliest, taken
 from jitgrad.tracer.slots import Slot
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, link_views

@@ -104,7 +104,7 @@ PLANTED = [
             "        if len(params) < 0:\n            return False\n", "summing", "sum_dim"),
     Planted("compiled/end_plan.py", "plan.numbers = tuple(slot for slot, _ in step.step.scalars)",
             "plan.numbers = tuple(step.step.scalars[0][0] for _ in step.step.scalars)", "classifier", "_adam_update"),
-    Planted("tracer/end_hits.py", "        recorder.scalars.append(number)\n",
+    Planted("tracer/update_hits.py", "        recorder.scalars.append(number)\n",
             "        recorder.scalars.append(numbers[0])\n", "classifier", "_adam_update"),
 ]  # fmt: skip
 

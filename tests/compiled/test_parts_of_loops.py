@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,6 +50,8 @@ FUNCTIONS: list[tuple[int, Function]] = [
     (2, lambda x, y: jg.where(y > 0, x, y * 0.1)),
     (1, lambda x: x.softmax(1) @ x),
     (2, lambda x, y: jg.cat((x, y))[1:4]),
+    (2, lambda x, y: (x.reshape(9)[1:] * y.t().view(3, 3)[0, 0]).sum() * y),
+    (1, lambda x: (x.reshape(9).view(1, 9) * x.reshape(9)).view(3, 3)),
 ]
 """How many arguments, and what is done; all are matrices of three by three."""
 W = jg.linspace(-1, 1, 9).reshape(3, 3).requires_grad_()
@@ -187,3 +191,45 @@ def test_a_model_in_a_plain_loop_is_a_step_of_the_plain_backward(monkeypatch: py
     assert after["outside_backwards"] - before["outside_backwards"] == 1
     assert after["traces"] - before["traces"] == 1
     assert after["misses"] == before["misses"]
+
+
+@pytest.mark.usefixtures("form")
+def test_what_saves_nothing_is_a_step_of_the_plain_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = jg.compile(lambda x: x * 2 + 1)
+    for nr in range(5):
+        x = jg.ones(3, requires_grad=True)
+        if nr == 3:
+            monkeypatch.setattr("jitgrad.compiled.nodes.trace_graph.TraceGraph.attach", None)
+        twice(twice(x)).sum().backward()
+        assert x.grad.tolist() == [4.0, 4.0, 4.0]
+
+
+@pytest.mark.usefixtures("form")
+def test_other_memory_of_a_leaf_after_the_forward() -> None:
+    """A Node that has saved the leaf sees it, as in PyTorch."""
+    def run(wrap: Wrap) -> list[list[float]]:
+        function, w, found = wrap(lambda x: (x * w).sum()), jg.ones(3, requires_grad=True), []
+        for nr in range(5):
+            w.data = jg.full((3,), 2.0 + nr)
+            x = jg.ones(3, requires_grad=True)
+            loss = function(x)
+            w.data = jg.full((3,), 9.0 + nr)
+            loss.backward()
+            found.append(x.grad.tolist())
+        return found
+
+    assert run(jg.compile) == run(same) == [[9.0 + nr] * 3 for nr in range(5)]
+
+
+@pytest.mark.usefixtures("form")
+def test_a_used_graph_lets_go_of_its_inputs() -> None:
+    function, w = jg.compile(lambda x: (x * w).sum()), jg.ones(3, requires_grad=True)
+    for _ in range(4):
+        x = jg.ones(3) * 2
+        gone = weakref.ref(x._storage)
+        loss = function(x)
+        loss.backward()
+        del x
+        gc.collect()
+        assert gone() is None
+        assert loss.requires_grad

@@ -10,7 +10,7 @@ from jitgrad.cpython import expressions
 from jitgrad.cpython.module_text import ModuleText, Unsupported
 from jitgrad.cpython.primitives import NATIVE, OPTIMIZED, native, refcount
 from jitgrad.cpython.translate import FunctionText
-from jitgrad.tracer import hits
+from jitgrad.tracer import hits, search_hits
 from jitgrad.tracer.hits import Args  # noqa: F401  (the functions' annotations)
 from jitgrad.tracer.trie import TrieNode
 
@@ -27,7 +27,7 @@ def test_an_operation_that_repeats_looks_up_no_name(function) -> None:  # type: 
     assert function in OPTIMIZED
 
 
-@pytest.mark.parametrize("function", [hits.likeliest, hits.following, hits.is_binary, hits.fits])
+@pytest.mark.parametrize("function", [search_hits.likeliest, search_hits.following, hits.is_binary, hits.fits])
 def test_what_lasts_is_not_counted(function) -> None:  # type: ignore[no-untyped-def]
     """Trie nodes outlive the functions that look at them, and so do their ids, Note [Lasting references]."""
     module = ModuleText(NATIVE)

@@ -15,7 +15,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct
 from jitgrad.state import state
-from jitgrad.tracer import end_hits, hits, write_hits
+from jitgrad.tracer import hits, update_hits, write_hits
 from jitgrad.tracer.hits import MISSED
 
 ODD = ([], (), "x", None, object(), 1.5, 7, {}, jg.Tensor)
@@ -37,7 +37,7 @@ def _calls(op: str, x: Any) -> list[Callable[[], Any]]:
     ]
     update = [
         lambda row=row, form=form: form(OPS["_sgd_update"], [row], (0,), (0.1,), (0.0, False), ())
-        for form in (direct.update_now, end_hits.update_through_door)
+        for form in (direct.update_now, update_hits.update_through_door)
         for row in ((x, tensor), (tensor, x))
     ]
     return [*apply, *write, *update]
@@ -57,7 +57,7 @@ def _refused_or_right(op: str) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's form is asked what native code is asked."""
     monkeypatch.setattr(direct, "active", lambda: direct.here.here)
-    for module in (hits, write_hits, end_hits):
+    for module in (hits, write_hits, update_hits):
         monkeypatch.setattr(module, "active", lambda: state.handler)
 
 

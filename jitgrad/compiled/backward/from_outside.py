@@ -13,6 +13,11 @@ Must not know: LLVM, the engine's queues, which objects hold a graph.
 # is (Note [Recorded backward]): the Nodes of the path are built over handles that have no memory, the engine runs over
 # them, an ``InnerRecorder`` collects what the rules compute. Programs hang at the trie node where the call ended, one
 # per choice of results that have a gradient, of the layouts of these, and of edges that want one.
+# In a plain backward (Note [Plain backward]) a ``CallNode`` is a Node like any other. A call that a hit has closed left
+# flat lists of what it has met (``CallGraph.entered``, ``noted``); calls that end at one trie node have each input at
+# the same place of these, and each edge. So native code makes the ``CallNode`` (``join_call``), looks whether anything
+# was written since, and runs the program from gradients to gradients (``call_runs.py``), where that is one short native
+# step; no table is made. ``offer`` hands it such programs, once the general way has recorded them.
 # The real Nodes are made, and the engine runs them, in every case that Python could tell from that: somebody has looked
 # at a ``grad_fn`` or hooked a result, ``create_graph``, anomaly mode, saved-tensor hooks, a value that was written
 # since the forward (the error says which), buffers that are gone, a result without a gradient where some leaf depends
