@@ -17,10 +17,10 @@ Owns: ``Batches``: the tensors that a call gets instead of such arguments, and w
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # ``for t in range(length): h = cell(x[:, t], h)`` passes views that come with a graph. Those get stand-ins, too, whose
 # gradients go where the view's would. As long as nobody writes, that is all there is to it. A write, to the view or to
-# its base, changes the histories of both, so a stand-in becomes a view of the base again (``become_views_of_base``),
-# with all views of itself, before it is written, and where it is entered after its base was written, which its version
-# tells. ``StorageBase.passed`` is the view that was passed. A view of a stand-in that the function returns becomes a
-# view of the base as well.
+# its base, changes the histories of both, so a stand-in becomes a view of the base again (``become_views_of_base``)
+# before it is written, and where it, or a view of it, is entered after the base was written, which its version tells.
+# ``StorageBase.passed`` is the view that was passed. A view of a stand-in that the function returns becomes a view of
+# the base as well.
 """
 
 from __future__ import annotations

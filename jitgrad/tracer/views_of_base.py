@@ -20,24 +20,19 @@ def has_stand_in(tensor: Any) -> bool:
     return storage is not None and storage.is_window and storage.passed is not None
 
 
-def end_stand_ins(recorder: Any, tensors: Iterable[Any]) -> None:
-    """Let stand-ins among some tensors, or behind them, be views of their bases from here on, and so all their views.
+def end_stand_ins(tensors: Iterable[Any]) -> None:
+    """Let stand-ins among some tensors, or behind them, be views of their bases from here on.
 
-    The segment ends: what was recorded of them is computed first.
+    Other views of a stand-in find out when they are used next, by their version.
     """
-    found = [x for x in tensors if has_stand_in(x)]
-    if not found:
-        return
-    recorder.flush()
-    for x in found:
+    for x in tensors:
         if has_stand_in(x):
-            family = (x, x._base, *recorder.aliases.lookers(x))
-            become_views_of_base({id(y): y for y in family if y is not None and has_stand_in(y)}.values())
+            become_views_of_base([y for y in (x._base, x) if y is not None])
 
 
 def become_views_of_base(tensors: Iterable[Any]) -> None:
-    """Make each of these, which have memory, a view of the tensor that the passed argument is a view of."""
-    for x in [*tensors]:
+    """Make each of these a view of the tensor that the passed argument is a view of."""
+    for x in tensors:
         passed, aval = x._storage.passed, x._aval
         x._aval = make_aval(aval.shape, aval.dtype, aval.stride, aval.offset + passed._aval.offset)
         if x._base is None:  # the stand-in itself

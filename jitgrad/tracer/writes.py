@@ -53,7 +53,7 @@ class Writes:
     def write(self, op: Op, targets: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``op(*args)`` written into ``targets``; see Note [Aliases in a trace]."""
         recorder = self._recorder
-        end_stand_ins(recorder, targets)
+        end_stand_ins(targets)
         is_expanded = has_repeats(targets[0]._aval)  # what writes that at all, writes real memory
         is_view = len(targets) == 1 and targets[0]._base is not None and not is_expanded
         if is_view and recorder.windows.write(op, targets[0], args):
