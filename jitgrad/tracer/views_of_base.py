@@ -21,13 +21,11 @@ def has_stand_in(tensor: Any) -> bool:
 
 
 def end_stand_ins(tensors: Iterable[Any]) -> None:
-    """Let stand-ins among some tensors, or behind them, be views of their bases from here on.
+    """Let stand-ins, and views of some, that are about to be written be views of a base from here on.
 
-    Other views of a stand-in find out when they are used next, by their version.
+    The others that look at that memory find out when they are used next, by their version.
     """
-    for x in tensors:
-        if has_stand_in(x):
-            become_views_of_base([y for y in (x._base, x) if y is not None])
+    become_views_of_base([x for x in tensors if has_stand_in(x)])
 
 
 def become_views_of_base(tensors: Iterable[Any]) -> None:

@@ -249,7 +249,7 @@ def test_a_used_graph_lets_go_of_what_it_has_saved() -> None:
         loss = function(jg.ones(3))
         own = (loss._storage, w._storage)
         kept = [storage for storage in _buffers(loss).values() if storage not in own]
-        assert len(kept) == 2
+        assert kept
         loss.backward()
         assert not [storage for storage in _buffers(loss).values() if storage in kept]
 
@@ -284,7 +284,7 @@ def test_a_write_through_data_between_an_operation_and_its_backward() -> None:
         found = []
         for _ in range(5):
             w = jg.ones(3, requires_grad=True)
-            step(w, w.data)
+            step(w, w.data.view(3, 1))
             found.append(w.grad.tolist())
         return found
 

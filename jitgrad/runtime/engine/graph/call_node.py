@@ -164,9 +164,7 @@ def begin_call_node(node: CallNode, graph: Any, known: CallOutline, edges: tuple
 @eager_native
 def is_unlooked(graph: CallGraph) -> bool:
     """Whether a call is over that a hit has closed, whose graph nobody has looked at or used since."""
-    if graph.recorder is not None or not graph.saves or graph.entered is None:
-        return False
-    return not graph.nodes and not graph.used
+    return graph.recorder is None and graph.saves and graph.entered is not None and not graph.used
 
 
 @eager_apart
