@@ -272,10 +272,13 @@ def test_a_graph_is_used_up(keep: bool) -> None:
         w.grad = None
 
 
-def test_a_write_through_data_between_an_operation_and_its_backward() -> None:
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_write_through_data_between_an_operation_and_its_backward(looks: bool) -> None:
     """No version counter tells: the backward reads what is there, as in PyTorch."""
     def step(w: Tensor, data: Tensor) -> Tensor:
         y = (w * w).sum()
+        if looks:
+            assert y.grad_fn.next_functions[0][0].name() == "MulBackward0"
         data.mul_(2.0)
         y.backward()
         return y
