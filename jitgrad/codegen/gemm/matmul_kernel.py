@@ -205,6 +205,6 @@ def matmul_kernel(
         spec = choose_spec(product.dtype, m, n, k, batch, views[0][2], views[1][2], key, target)
     else:
         spec = windows_spec(product.dtype, windows, key, target)
-    isa = Isa(target.has_fma, target.has_round, target.has_half)
+    isa = target.isa
     epilogue = FusedEpilogue(instrs, count, spec.width, repeatable, isa)
     return MatmulKernel(spec, epilogue, (batch, m, n, k), views, [body.buffer_of(v[0]) for v in views], words, windows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitgrad.codegen.llvm.binding import asking_llvm, binding
+from jitgrad.codegen.llvm.text import Isa
 from jitgrad.config import config
 
 __all__ = ["Target", "host_target", "processor", "target_for"]
@@ -43,6 +44,11 @@ class Target:
     has_round: bool
     has_masks: bool
     has_half: bool = False
+
+    @property
+    def isa(self) -> Isa:
+        """What vector code must know of it."""
+        return Isa(self.has_fma, self.has_round, self.has_half, self.width == 16)
 
     @property
     def key(self) -> str:

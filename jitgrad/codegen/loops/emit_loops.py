@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from jitgrad.codegen.llvm import dtype_text as dt
 from jitgrad.codegen.llvm.target import Target
-from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.loops.emit_instrs import InstrPrinter
 from jitgrad.codegen.loops.emit_memory import Scope
 from jitgrad.codegen.loops.emit_tiles import Tiles
@@ -38,7 +38,7 @@ def print_kernel(key: NestKey, name: str, target: Target) -> str:
 class _NestPrinter:
     def __init__(self, key: NestKey, name: str, target: Target) -> None:
         self.key = key
-        self.b = FnBuilder(name, isa=Isa(target.has_fma, target.has_round, target.has_half))
+        self.b = FnBuilder(name, isa=target.isa)
         self.printer = InstrPrinter(self.b, key.instrs, key.vec, key.width)
         self.has_fma = target.has_fma
         seq_bits = ((1 << key.seqs) - 1) << key.units

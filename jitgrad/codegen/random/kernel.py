@@ -23,7 +23,7 @@ from jitgrad.abi import (
 )
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import Target, host_target
-from jitgrad.codegen.llvm.text import FnBuilder, Isa
+from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.codegen.random import normal, twister
 
 __all__ = ["load"]
@@ -108,7 +108,7 @@ def _entry() -> FnBuilder:
 
 
 def _text(target: Target) -> str:
-    isa = Isa(target.has_fma, target.has_round, target.has_half)
+    isa = target.isa
     fractions = (twister.fractions32(isa), twister.fractions64(isa))
     normals = (normal.normals32(isa), normal.normals64(isa), normal.pairs(isa), normal.map_libm())
     permutations = (twister.permute(), twister.permute_wide())

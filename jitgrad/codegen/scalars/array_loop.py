@@ -17,7 +17,7 @@ import numpy as np
 
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.target import Target, host_target
-from jitgrad.codegen.llvm.text import FnBuilder, Isa, vector_type
+from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.scalars.family import Component, ScalarFunction, lanes_text
 from jitgrad.codegen.scalars.lanes import result_type
 
@@ -29,7 +29,7 @@ _MEMORY = {"double": "double", "i64": "i64", "i1": "i8"}
 
 
 def _text(function: ScalarFunction, components: tuple[Component, ...], name: str, target: Target) -> str:
-    isa = Isa(target.has_fma, target.has_round, target.has_half)
+    isa = target.isa
     width = max(1, target.width * 4 // 8)
     called, head, definition = lanes_text(function, components, width, isa)
     b = FnBuilder(name, isa=isa)

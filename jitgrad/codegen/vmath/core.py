@@ -63,6 +63,13 @@ FORMATS = {
 }
 
 
+def _joined(low: Lanes, high: Lanes) -> Lanes:
+    """The lanes of one, then those of the other."""
+    places = ", ".join([f"i32 {i}" for i in range(2 * low.width)])
+    text = f"shufflevector {low.typed}, {high.typed}, <{2 * low.width} x i32> <{places}>"
+    return Lanes(low.b, low.scalar, 2 * low.width, low.b.op(text))
+
+
 def split_constant(value: Fraction, *bits: int) -> list[float]:
     """``value`` as a sum: parts truncated to ``bits`` significant bits each, then the rest.
 
@@ -171,6 +178,43 @@ class Lanes:
         if self.scalar == "float":
             return (self.convert("double") * times.convert("double") + plus.convert("double")).convert("float")
         return _dekker_fma(self, times, plus)
+
+    def scaled(self, power: Lanes) -> Lanes:
+        """``self`` * 2^power by ``VSCALEF``: rounded once if subnormal, else exact. ``power`` is integral, or NaN.
+
+        Call it only where ``isa.scale``, of vectors.
+        """
+        lanes = 512 // (32 if self.scalar == "float" else 64)
+        if self.width <= lanes:
+            return self._scaled(power)
+        parts = []
+        for first in range(0, self.width, lanes):
+            places = ", ".join([f"i32 {first + i}" for i in range(lanes)])
+            mask = f"<{lanes} x i32> <{places}>"
+            x, n = [
+                Lanes(self.b, self.scalar, lanes, self.b.op(f"shufflevector {v.typed}, {v.type} poison, {mask}"))
+                for v in (self, power)
+            ]
+            parts.append(x._scaled(n))
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [_joined(a, b) for a, b in pairs]
+        return parts[0]
+
+    def _scaled(self, power: Lanes) -> Lanes:
+        """``scaled`` of one register."""
+        kind, bits = ("ps", 32) if self.scalar == "float" else ("pd", 64)
+        size = self.width * bits
+        operands = [self.typed, power.typed, self.typed, f"i{max(self.width, 8)} -1"]
+        if size == 512:
+            operands.append("i32 4")  # rounding as the thread has it
+        name = f"llvm.x86.avx512.mask.scalef.{kind}.{size}"
+        return Lanes(self.b, self.scalar, self.width, self.b.call(self.type, name, *operands))
+
+    @property
+    def can_scale(self) -> bool:
+        """Whether ``scaled`` is an instruction for these lanes."""
+        return self.b.isa.scale and self.width * (32 if self.scalar == "float" else 64) >= 128
 
     def poly(self, coefs: Sequence[float]) -> Lanes:
         """``c0 + c1 x + c2 x^2 ...`` by Horner's rule."""

@@ -56,24 +56,27 @@ RANGES = {
 
 def nearest_int(x: Lanes) -> tuple[Lanes, Lanes]:
     """rint(x) as a float, and as an integer in the low bits of an integer register (above it: a constant)."""
-    magic = x.fmt.round_magic
-    shifted = x + magic
-    return shifted - magic, shifted.bits()
+    shifted = x + x.fmt.round_magic
+    return _as_float(shifted), shifted.bits()
+
+
+def _as_float(shifted: Lanes) -> Lanes:
+    """The integer that a number has in its low bits."""
+    return shifted - shifted.fmt.round_magic
 
 
 def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """x = n ln 2 + r, |r| <= ln 2 / 2: (n in the low bits of an integer, high, tail) with expm1(r) = high + tail.
+    """x = n ln 2 + r, |r| <= ln 2 / 2: (a number with n in its low bits, high, tail) with expm1(r) = high + tail.
 
     ``high`` = x - n ln2_hi is exact, and n ln2_lo goes to the tail with the polynomial: r itself, which is rounded, is
     only the polynomial's argument.
     """
     limits = RANGES[x.scalar]
-    magic = x.fmt.round_magic
-    shifted = x.mad(1 / math.log(2), magic)
-    n = shifted - magic
+    shifted = x.mad(1 / math.log(2), x.fmt.round_magic)
+    n = _as_float(shifted)
     high, low = n.mad(-limits.ln2_hi, x), n * -limits.ln2_lo
     r = high + low
-    return shifted.bits(), high, (r * r).mad(r.poly(COEFS["EXP", x.scalar]), low)
+    return shifted, high, (r * r).mad(r.poly(COEFS["EXP", x.scalar]), low)
 
 
 def power_of_two(n_bits: Lanes, plus: int = 0) -> Lanes:
@@ -82,8 +85,15 @@ def power_of_two(n_bits: Lanes, plus: int = 0) -> Lanes:
     return ((n_bits << fmt.mantissa) + (fmt.bias + plus << fmt.mantissa)).as_float()
 
 
-def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
-    """x * 2^n in two steps, so that a subnormal result is rounded once and an overflow gives infinity."""
+def scale_by_power(x: Lanes, shifted: Lanes, plus: int = 0) -> Lanes:
+    """x * 2^(n + plus), n in the low bits of ``shifted``. A subnormal result is rounded once, overflow gives infinity.
+
+    In two steps, where no instruction does it; the bits are the same.
+    """
+    if x.can_scale:
+        n = _as_float(shifted)
+        return x.scaled(n + float(plus) if plus else n)
+    n_bits = shifted.bits() + plus if plus else shifted.bits()
     mantissa = x.fmt.mantissa
     one = x.fmt.bias << mantissa
     half = (n_bits << (mantissa - 1)) & (-1 << mantissa)  # (n >> 1) in the exponent field
@@ -91,16 +101,18 @@ def scale_by_power(x: Lanes, n_bits: Lanes) -> Lanes:
     return (x * (half + one).as_float()) * (rest + one).as_float()
 
 
-def scale_down(x: Lanes, n_bits: Lanes) -> Lanes:
-    """x * 2^n for x near 1 and n <= 0: cheaper than ``scale_by_power``."""
+def scale_down(x: Lanes, shifted: Lanes) -> Lanes:
+    """``scale_by_power`` for x near 1 and n <= 0: cheaper."""
+    if x.can_scale:
+        return x.scaled(_as_float(shifted))
     spare = x.fmt.mantissa + 2
-    return (x * power_of_two(n_bits, spare)) * math.ldexp(1.0, -spare)
+    return (x * power_of_two(shifted.bits(), spare)) * math.ldexp(1.0, -spare)
 
 
 def exp_unscaled(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(exp(r), n as an integer in low bits) with exp(x) = exp(r) 2^n; x within the range that does not overflow n."""
-    n_bits, high, tail = _reduce(x)
-    return (high + tail) + 1.0, n_bits
+    """(exp(r), a number with n in its low bits) with exp(x) = exp(r) 2^n; x within a range that does not overflow n."""
+    shifted, high, tail = _reduce(x)
+    return (high + tail) + 1.0, shifted
 
 
 def _clamped(x: Lanes) -> Lanes:
@@ -111,9 +123,12 @@ def _clamped(x: Lanes) -> Lanes:
 def exp(x: Lanes) -> Lanes:
     """Where the result is zero, it is computed from 0: cores may take a hundred cycles for a product that underflows.
 
-    A softmax under a mask of -inf took three times as long as one under a mask of -3.
+    A softmax under a mask of -inf took three times as long as one under a mask of -3. Under its mask ``VSCALEF`` leaves
+    such lanes alone.
     """
     vanishes = x < RANGES[x.scalar].underflow
+    if x.can_scale:
+        return select(vanishes, 0.0, scale_by_power(*exp_unscaled(x.at_most(RANGES[x.scalar].overflow))))
     return select(vanishes, 0.0, scale_by_power(*exp_unscaled(_clamped(select(vanishes, 0.0, x)))))
 
 
@@ -122,10 +137,10 @@ def exp2(x: Lanes) -> Lanes:
     bias = x.fmt.bias
     lowest = -bias - x.fmt.mantissa - 2.0
     vanishes = x < lowest
-    x = select(vanishes, 0.0, x).at_most(bias + 2.0).at_least(lowest)
-    n, n_bits = nearest_int(x)
-    r = x - n
-    return select(vanishes, 0.0, scale_by_power(r.mad(r.poly(COEFS["EXP2", x.scalar]), 1.0), n_bits))
+    x = (x if x.can_scale else select(vanishes, 0.0, x).at_least(lowest)).at_most(bias + 2.0)
+    shifted = x + x.fmt.round_magic
+    r = x - _as_float(shifted)
+    return select(vanishes, 0.0, scale_by_power(r.mad(r.poly(COEFS["EXP2", x.scalar]), 1.0), shifted))
 
 
 def _expm1_half(x: Lanes) -> Lanes:
@@ -133,8 +148,8 @@ def _expm1_half(x: Lanes) -> Lanes:
 
     2^n (1 + high + tail) - 1 is summed as (2^n - 1 + 2^n high) + 2^n tail.
     """
-    n_bits, high, tail = _reduce(x)
-    scale = power_of_two(n_bits, -1)
+    shifted, high, tail = _reduce(x)
+    scale = power_of_two(shifted.bits(), -1)
     return scale.mad(tail, scale.mad(high, scale - 0.5))
 
 
@@ -163,7 +178,11 @@ def _logistic(numerator: Lanes, e: Lanes, may_be_large: bool) -> Lanes:
 
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + e) for x >= 0 and e / (1 + e) below, with e = exp(-|x|): small results keep their precision."""
-    e = scale_down(*exp_unscaled((-x.abs()).at_least(RANGES[x.scalar].underflow)))
+    size, least = -x.abs(), RANGES[x.scalar].underflow
+    if x.can_scale:
+        e = select(size < least, 0.0, scale_down(*exp_unscaled(size)))
+    else:
+        e = scale_down(*exp_unscaled(size.at_least(least)))
     return _logistic(select(x < 0.0, e, 1.0), e, may_be_large=False)
 
 
@@ -176,8 +195,8 @@ def tanh(x: Lanes) -> Lanes:
 
 def _half_exp(size: Lanes) -> Lanes:
     """exp(size) / 2 up to where twice that overflows; size >= 0."""
-    p, n_bits = exp_unscaled(size.at_most(RANGES[size.scalar].overflow + 1.0))
-    return scale_by_power(p, n_bits - 1)
+    p, shifted = exp_unscaled(size.at_most(RANGES[size.scalar].overflow + 1.0))
+    return scale_by_power(p, shifted, -1)
 
 
 def cosh(x: Lanes) -> Lanes:
@@ -202,6 +221,6 @@ def erf(x: Lanes) -> Lanes:
     size = x.abs()
     z = x * x
     small = x.mad(z.poly(COEFS["ERF_SMALL", x.scalar]), x)
-    p, n_bits = exp_unscaled(-size.at_most(last).poly(COEFS[name, x.scalar]))
-    large = (1.0 - p * power_of_two(n_bits)).copysign(x)
+    p, shifted = exp_unscaled(-size.at_most(last).poly(COEFS[name, x.scalar]))
+    large = (1.0 - p * power_of_two(shifted.bits())).copysign(x)
     return select(size < 1.0, small, large)

@@ -132,8 +132,8 @@ def _pow64(x: Lanes, y: Lanes) -> Lanes:
     low = y.mad(log_lo, low)
     clamped = high.at_most(720.0).at_least(-760.0)
     low = select(clamped.eq(high), low, 0.0)
-    p, n_bits = exp_unscaled(clamped)
-    return scale_by_power(p.mad(low, p), n_bits)
+    p, shifted = exp_unscaled(clamped)
+    return scale_by_power(p.mad(low, p), shifted)
 
 
 def _log_as_pair(k: Lanes, f: Lanes) -> tuple[Lanes, Lanes]:
