@@ -24,7 +24,7 @@ class Isa:
         fma: has a fused multiply-add instruction.
         round: has floor, ceil, trunc and round-to-even instructions.
         half: converts between float16 and float32 in one instruction.
-        scale: multiplies a vector by powers of two in one instruction (AVX-512's ``VSCALEF``).
+        scale: multiplies a vector by powers of two in one instruction (AVX-512's VSCALEF).
     """
 
     fma: bool = True

@@ -180,7 +180,7 @@ class Lanes:
         return _dekker_fma(self, times, plus)
 
     def scaled(self, power: Lanes) -> Lanes:
-        """``self`` * 2^power by ``VSCALEF``: rounded once if subnormal, else exact. ``power`` is integral, or NaN.
+        """``self`` * 2^power by VSCALEF: rounded once if subnormal, else exact. ``power`` is integral, or NaN.
 
         Call it only where ``isa.scale``, of vectors.
         """

@@ -123,7 +123,7 @@ def _clamped(x: Lanes) -> Lanes:
 def exp(x: Lanes) -> Lanes:
     """Where the result is zero, it is computed from 0: cores may take a hundred cycles for a product that underflows.
 
-    A softmax under a mask of -inf took three times as long as one under a mask of -3. Under its mask ``VSCALEF`` leaves
+    A softmax under a mask of -inf took three times as long as one under a mask of -3. Under its mask VSCALEF leaves
     such lanes alone.
     """
     vanishes = x < RANGES[x.scalar].underflow
