@@ -23,6 +23,8 @@ __all__ = ["print_kernel"]
 
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 _ROWS_AHEAD = 8
+_BLOCK = -1
+"""Where an index has the number of a unit's block of the vector dim."""
 _CHAIN = 6
 _LOOKS = frozenset({"load", "const", "lt", "where", "cast"})
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -65,39 +67,55 @@ class _NestPrinter:
             if constant and once.issuperset(instr.srcs):
                 once.add(n)
                 self.printer.emit(self.entry, n)
-        with self.b.loop("%begin", "%end", hint="unit") as unit:
-            self._unit(unit, once)
+        places = self._places()
+        first = self._digits("%begin", places)
+        with self.b.fold("%begin", "%end", 1, [("i64", digit) for digit in first], "unit") as (_, digits):
+            following = self._counted_on(digits, places)
+            index = {place: digit for (place, _), digit in zip(places, digits, strict=True)}
+            self._unit(index, once)
+            digits[:] = following
         return self.b.finish()
 
-    def _decode(self, unit: str) -> tuple[dict[int, str], str]:
-        """The unit's dims' indices (the chunk number last) and its block."""
+    def _places(self) -> list[tuple[int, int]]:
+        """The digits of a unit's number, last first: (dim, chunk number or ``_BLOCK``, the word with its extent)."""
         key = self.key
         header = key.vec + 1
-        index: dict[int, str] = {}
-        block = "0"
-        if key.form != "row":
-            unit, block = self._divided(unit, header + 1, needs_quotient=bool(key.units or key.chunked))
+        places = [] if key.form == "row" else [(_BLOCK, header + 1)]
         if key.chunked:
-            unit, index[key.vec + 1] = self._divided(unit, header + 3, needs_quotient=bool(key.units))
-        else:
-            index[key.vec + 1] = "0"
-        for dim in range(key.units - 1, 0, -1):
-            unit, index[dim] = self._divided(unit, dim, needs_quotient=True)
-        if key.units:
-            index[0] = unit
-        return index, block
+            places.append((key.vec + 1, header + 3))
+        return places + [(dim, dim) for dim in range(key.units - 1, -1, -1)]
 
-    def _divided(self, number: str, word: int, needs_quotient: bool) -> tuple[str, str]:
-        if not needs_quotient:
-            return "0", number
-        by = self.printer.word(word)
-        quotient = self.b.op(f"udiv i64 {number}, {by}")
-        back = self.b.op(f"mul i64 {quotient}, {by}")
-        return quotient, self.b.op(f"sub i64 {number}, {back}")
+    def _digits(self, unit: str, places: list[tuple[int, int]]) -> list[str]:
+        """The digits of a number. Once per task: a division takes as long as a short row."""
+        digits, b = [], self.b
+        for place, word in places:
+            if (place, word) == places[-1]:
+                digits.append(unit)
+                break
+            by = self.printer.word(word)
+            quotient = b.op(f"udiv i64 {unit}, {by}")
+            digits.append(b.op(f"sub i64 {unit}, {b.op(f'mul i64 {quotient}, {by}')}"))
+            unit = quotient
+        return digits
 
-    def _unit(self, unit: str, once: set[int]) -> None:
+    def _counted_on(self, digits: list[str], places: list[tuple[int, int]]) -> list[str]:
+        """The digits of the number that follows."""
+        b, step, following = self.b, "1", []
+        for (place, word), digit in zip(places, digits, strict=True):
+            more = b.op(f"add i64 {digit}, {step}")
+            if (place, word) == places[-1]:
+                following.append(more)
+                break
+            is_over = b.op(f"icmp eq i64 {more}, {self.printer.word(word)}")
+            following.append(b.op(f"select i1 {is_over}, i64 0, i64 {more}"))
+            step = b.op(f"zext i1 {is_over} to i64")
+        return following
+
+    def _unit(self, index: dict[int, str], once: set[int]) -> None:
+        """One unit of work. ``index``: the digits of its number; without chunks it is of chunk 0."""
         key = self.key
-        index, block = self._decode(unit)
+        block = index.pop(_BLOCK, "0")
+        index.setdefault(key.vec + 1, "0")
         scope = Scope(self.entry, index)
         if key.form == "col":
             start = self.b.op(f"mul i64 {block}, {key.width}")
