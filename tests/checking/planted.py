@@ -45,7 +45,7 @@ class Planted(NamedTuple):
 _MATH = "codegen/vmath/"
 PLANTED = [
     # constants and formulas of kernels
-    Planted(_MATH + "exp.py", "return (high + tail) + 1.0, n_bits", "return (high + tail) + 1.0001, n_bits",
+    Planted(_MATH + "exp.py", "return (high + tail) + 1.0, shifted", "return (high + tail) + 1.0001, shifted",
             "functions", "exp"),
     Planted(_MATH + "exp.py", "h = _expm1_half((size + size)", "h = _expm1_half((size)", "functions", "tanh"),
     Planted(_MATH + "exp.py", "_logistic(select(x < 0.0, e, 1.0), e, may_be_large=False)",
