@@ -68,12 +68,13 @@ class _NestPrinter:
                 once.add(n)
                 self.printer.emit(self.entry, n)
         places = self._places()
-        first = self._digits("%begin", places)
-        with self.b.fold("%begin", "%end", 1, [("i64", digit) for digit in first], "unit") as (_, digits):
-            following = self._counted_on(digits, places)
-            index = {place: digit for (place, _), digit in zip(places, digits, strict=True)}
-            self._unit(index, once)
-            digits[:] = following
+        counts = key.form == "map"
+        first = self._digits("%begin", places) if counts else []
+        with self.b.fold("%begin", "%end", 1, [("i64", digit) for digit in first], "unit") as (unit, digits):
+            own = digits if counts else self._digits(unit, places)
+            self._unit({place: digit for (place, _), digit in zip(places, own, strict=True)}, once)
+            if counts:
+                digits[:] = self._counted_on(digits, places)
         return self.b.finish()
 
     def _places(self) -> list[tuple[int, int]]:
@@ -86,7 +87,7 @@ class _NestPrinter:
         return places + [(dim, dim) for dim in range(key.units - 1, -1, -1)]
 
     def _digits(self, unit: str, places: list[tuple[int, int]]) -> list[str]:
-        """The digits of a number. Once per task: a division takes as long as a short row."""
+        """The digits of a number."""
         digits, b = [], self.b
         for place, word in places:
             if (place, word) == places[-1]:

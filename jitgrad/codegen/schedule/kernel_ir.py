@@ -16,11 +16,11 @@ Must not know: how a nest was chosen, how it is printed.
 #                                                                    the vector's lanes are kept
 # Example: ``exp(x)`` of 10,000 elements is a map of 3 units, blocks of 4096; ``x.sum(1)`` of [64, 1000] is a row of 64
 # units; ``x.sum(0)`` of it is a col: each unit adds up 64 rows in the lanes of one vector.
-# Unit number = ((unit index) * chunks + chunk) * blocks + block. A task divides the number of its first unit into these
-# digits, and counts them from there on: the rows of small images are shorter than a division is long. A phase ends
-# where a reduction's result is needed. Argument words: extents of unit dims, of sequential dims, of the vector dim,
-# block length, blocks, chunk length, chunks; then each instruction's own words, see ``KernelInstr``. Strides and
-# offsets are in bytes.
+# Unit number = ((unit index) * chunks + chunk) * blocks + block. Each unit divides its number into these digits; in a
+# map, whose units may be short rows, a task divides for its first one and counts from there on. A phase ends where a
+# reduction's result is needed. Argument words: extents of unit dims, of sequential dims, of the vector dim, block
+# length, blocks, chunk length, chunks; then each instruction's own words, see ``KernelInstr``. Strides and offsets are
+# in bytes.
 """
 
 from __future__ import annotations
