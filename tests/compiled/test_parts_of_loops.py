@@ -14,6 +14,7 @@ import pytest
 import jitgrad as jg
 from jitgrad import Tensor, nn, stats
 from jitgrad.compiled import native_eager
+from jitgrad.cpython.liveness import counts_references
 from jitgrad.nn import functional as F
 
 Function = Callable[..., Any]
@@ -185,7 +186,8 @@ def test_a_model_in_a_plain_loop_is_a_step_of_the_plain_backward(monkeypatch: py
     for _ in range(3):
         step()
     monkeypatch.setattr("jitgrad.runtime.engine.run.engine.engine.execute", None)
-    monkeypatch.setattr("jitgrad.compiled.nodes.trace_graph.TraceGraph.run_backward", None)
+    if counts_references:  # else no hit closes a call
+        monkeypatch.setattr("jitgrad.compiled.nodes.trace_graph.TraceGraph.run_backward", None)
     before = stats()
     step()
     after = stats()

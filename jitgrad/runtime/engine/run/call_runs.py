@@ -35,6 +35,7 @@ from jitgrad.version_counter import VERSION
 
 __all__ = ["is_plain_call", "run_call"]
 
+_FIRST_RESULT = frozenset({0})
 _INT64 = 2
 """A kind of ``number_at``."""
 
@@ -67,13 +68,16 @@ def is_plain_call(node: Any) -> bool:
     call: CallNode = node
     graph: CallGraph = call.graph
     outline: CallOutline = call.known
-    if call.hooks is not None or not outline.is_covered or not is_unlooked(graph) or graph.detached:
+    if call.hooks is not None or not outline.is_covered or probe.hand_tasks is not None:
         return False
     thread: dict[str, Any] = thread_dict(state)
     depth = thread.get("eager_depth")
     if thread.get("handler") is not None or config.eager is True or (depth is not None and int(depth) != 0):
         return False
-    return probe.hand_tasks is None and is_as_it_was(graph)
+    if is_unlooked(graph):
+        return not graph.detached and is_as_it_was(graph)
+    general: Any = graph  # a call that no hit has closed: its batch norm has written, say
+    return not general.must_open(outline, _FIRST_RESULT)
 
 
 @eager_native
