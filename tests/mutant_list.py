@@ -275,7 +275,7 @@ _PARTS_OF_LOOPS = _in(
      f"{_LOOPS}::test_a_used_graph_lets_go_of_its_inputs"),
     ("runtime/engine/graph/call_node.py", "graph.saves and graph.entered is not None and", "graph.saves and",
      f"{_LOOPS}::test_random_graphs"),
-    ("tracer/end_hits.py", "        noted.append(window[0])\n", "        noted.append(window[0])\n        continue\n",
+    ("tracer/end_hits.py", "        note_counter(noted, window[0], tensor_of", "        (noted, window[0], tensor_of",
      f"{_LOOPS}::test_random_graphs"),
     ("tracer/flush.py", "bool(saved) or (bool(roots) and not history.released)", "bool(saved)",
      f"{_LOOPS}::test_what_saves_nothing_is_a_step_of_the_plain_backward"),

@@ -71,6 +71,8 @@ class Batches:
                     continue
                 if required_grad:
                     passed._grad = stand_in._grad
+                    if stand_in._retains_grad:
+                        passed.retain_grad()
                 elif stand_in._requires_grad or stand_in._grad is not None:
                     for name in _AUTOGRAD_STATE:
                         setattr(passed, name, getattr(stand_in, name))

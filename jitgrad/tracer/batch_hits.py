@@ -104,11 +104,11 @@ def moved_arguments(args: Args, pairs: list) -> tuple:
 
 @native
 def are_leaves(pairs: list) -> bool:
-    """Whether the call has made a leaf of a stand-in, or has given it a gradient."""
+    """Whether the call has made a leaf of a stand-in, has given it a gradient, or has it keep one."""
     for pair in pairs:
         known: tuple = pair
         made: TensorBase = known[1]
-        if made._grad is not None or made._requires_grad is not known[2]:
+        if made._grad is not None or made._retains_grad or made._requires_grad is not known[2]:
             return True
     return False
 

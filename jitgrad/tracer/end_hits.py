@@ -435,23 +435,24 @@ def note_versions(recorder: RecorderState, graph: CallGraph, event: EndEvent, al
         note_version(recorder, noted, handle)
     for pair in event.windows:
         window: tuple = pair
-        whole: TensorBase = tensor_of(recorder, int(window[1]), alive)
-        counter: list = whole._vc
-        noted.append(window[0])
-        noted.append(whole._vc)
-        noted.append(counter[0])
+        note_counter(noted, window[0], tensor_of(recorder, int(window[1]), alive))
     graph.noted = noted
 
 
 @native
 def note_version(recorder: RecorderState, noted: list, x: TensorBase) -> None:
     """Note the version of a tensor, unless another call has its own number for it."""
-    vid = x._vid
     if x._tid is recorder.tid:
-        counter: list = x._vc
-        noted.append(vid)
-        noted.append(x._vc)
-        noted.append(counter[0])
+        note_counter(noted, x._vid, x)
+
+
+@native
+def note_counter(noted: list, vid: Any, x: TensorBase) -> None:
+    """Note the version counter of a tensor, and what it says, under a value id."""
+    counter: list = x._vc
+    noted.append(vid)
+    noted.append(x._vc)
+    noted.append(counter[0])
 
 
 @native

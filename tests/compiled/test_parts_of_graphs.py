@@ -179,6 +179,24 @@ def test_the_gradient_of_the_argument_itself() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+def test_a_gradient_that_the_function_retains_is_the_argument_s() -> None:
+    def step(x: Tensor, nr: int) -> Tensor:
+        if nr > 2:
+            x.retain_grad()
+        return (x * x).sum()
+
+    def run(step: Step) -> list[Any]:
+        found = []
+        for nr in range(6):
+            base = sequence(6) * 2
+            x = base[nr]
+            step(x, nr).backward()
+            found.append(x.retains_grad and x.grad.tolist())
+        return found
+
+    assert run(jg.compile(step)) == run(step)
+
+
 # --- random programs ---
 
 

@@ -1,4 +1,4 @@
-"""Backward of a graph of plain Nodes: operations of the table and leaves, without hooks, on the CPU.
+"""Backward of a graph of plain Nodes: operations, compiled calls and leaves, without hooks, on the CPU.
 
 Owns: ``backward_plainly``, ``run_request``: which backwards are plain, and their loop.
 Must not know: hooks, Python Functions, devices, other threads' work; a graph that has any goes to ``engine.py``.
