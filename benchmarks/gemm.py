@@ -37,6 +37,7 @@ __all__ = ["main"]
 
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _SECONDS_PER_TURN = 0.01
+_LINE = 64
 _PAUSE = 0.01  # lets the other subject's workers fall asleep
 
 
@@ -92,16 +93,25 @@ class Result:
         return 2e-9 * self.shape.m * self.shape.n * self.shape.k / self.ours
 
 
-def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
-    """The same two matrices in every process."""
+def aligned(extents: tuple[int, int], dtype: str) -> np.ndarray:
+    """Memory that begins with a line of the cache, as that of PyTorch's and of our tensors does."""
+    nbytes = extents[0] * extents[1] * np.dtype(dtype).itemsize
+    memory = np.empty(nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + nbytes].view(dtype).reshape(extents)
+
+
+def operands(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same two matrices in every process, and room for their product."""
     rng = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int, form: str) -> np.ndarray:
-        extents = (columns, rows) if form == "T" else (rows, columns)
-        values = rng.standard_normal(extents).astype(shape.dtype)
+        values = aligned((columns, rows) if form == "T" else (rows, columns), shape.dtype)
+        values[...] = rng.standard_normal(values.shape)
         return values.T if form == "T" else values
 
-    return matrix(shape.m, shape.k, shape.form[0]), matrix(shape.k, shape.n, shape.form[1])
+    left, right = matrix(shape.m, shape.k, shape.form[0]), matrix(shape.k, shape.n, shape.form[1])
+    return left, right, aligned((shape.m, shape.n), shape.dtype)
 
 
 def seconds_per_call(call: Callable[[], Any], repeats: int, threads: int) -> float:
@@ -119,8 +129,7 @@ def seconds_per_call(call: Callable[[], Any], repeats: int, threads: int) -> flo
 
 def product_of(name: str, shape: Shape) -> Callable[[], Any]:
     """A call of the peer's product."""
-    a, b = operands(shape)
-    out = np.empty((shape.m, shape.n), shape.dtype)
+    a, b, out = operands(shape)
     if name == "numpy":
         return lambda: np.matmul(a, b, out=out)
     import torch
@@ -188,8 +197,7 @@ class Ours:
 
     def program(self, shape: Shape) -> tuple[Callable[[], Any], GemmSpec]:
         """A call that runs the product, after checking it against NumPy."""
-        a, b = operands(shape)
-        out = np.empty((shape.m, shape.n), shape.dtype)
+        a, b, out = operands(shape)
         dtype = from_numpy_dtype(a.dtype)
         a_strides, b_strides = ((0, *(s // x.itemsize for s in x.strides)) for x in (a, b))
         epilogue = StoreEpilogue(dtype.name)

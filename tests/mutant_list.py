@@ -76,7 +76,10 @@ _CODEGEN = _in(
     ("gemm/windows.py", "    passes = max(1, -(-k // most)) if spec.copy else 1\n",
      "    passes = max(1, -(-k // most))\n", "codegen/test_windows_tiles.py"),
     ("gemm/emit.py", 'whole = b.op(f"icmp eq i64', 'whole = b.op(f"icmp sle i64', "codegen/test_gemm.py"),
-    ("gemm/tile.py", "(masked, done), True)", "(masked, done), False)", "codegen/test_gemm.py"),
+    ("gemm/tile.py", "(rest, done), bool(panel.whole))", "(rest, done), False)", "codegen/test_gemm.py"),
+    ("gemm/tile.py", 'inside = b.op(f"icmp sle i64', 'inside = b.op(f"icmp ne i64', "codegen/test_gemm.py"),
+    ("gemm/tile.py", "return b.op(f\"and i1 {inside}, {whole}\") if whole else inside, rows",
+     "return whole or inside, rows", "codegen/test_gemm.py"),
 )  # fmt: skip
 
 _COMPILED = _in(

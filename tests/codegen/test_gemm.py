@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from gemm_jit import Guarded, assembly, call, load, multiply, spec_for, targets
+from gemm_jit import Guarded, assembly, call, load, multiply, spec_for, strides_of, targets
 
 import jitgrad
 from jitgrad.codegen.gemm import (
@@ -23,6 +23,7 @@ from jitgrad.codegen.gemm import (
     store_vector,
 )
 from jitgrad.codegen.gemm.core_model import TILES, Core, Matrix, product_cycles
+from jitgrad.codegen.gemm.plan import StridedProduct, in_way, ways_of
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.dtypes import float32
@@ -71,6 +72,19 @@ def test_random_shapes_and_layouts(target: Target, dtype: type) -> None:
         assert (out[:, m:] == 7.0).all() and (out[:, :, n:] == 7.0).all()
 
 
+@each_target
+@pytest.mark.parametrize("m,n", [(16, 0), (0, 16), (0, 0)])
+def test_an_empty_product_has_no_units_in_any_way(target: Target, m: int, n: int) -> None:
+    for turned in (False, True):
+        a = np.empty((1, 5, m) if turned else (1, m, 5), np.float32)
+        a, b = a.swapaxes(1, 2) if turned else a, np.empty((1, 5, n), np.float32)
+        spec = spec_for(a, b, target)
+        product = StridedProduct(float32, m, n, 5, strides_of(a)[1:], strides_of(b)[1:])
+        for way in ways_of(product, spec.b_unit, spec.width, target):
+            out = np.empty((1, m + 1, n + 1), np.float32)[:, :m, :n]
+            assert multiply(a, b, out, target, spec=in_way(spec, way)) == 0
+
+
 @pytest.mark.parametrize("extents", [(3, 5), (0, 5), (3, 0)])
 def test_a_product_without_terms_has_no_kernel(extents: tuple[int, int]) -> None:
     """It is zeros: a program has none (``decompose``). Where there is nothing to store, there is nothing to run."""
@@ -88,12 +102,14 @@ def test_a_product_without_terms_has_no_kernel(extents: tuple[int, int]) -> None
         assert product(x, y).tolist() == [[1.0] * 5] * 3
 
 
-@pytest.mark.parametrize("copies", ["nothing", "B", "A and B"])
-@pytest.mark.parametrize("tile", [*TILES[32], (10, 2), (12, 1)])
-def test_sums_stay_in_registers(tile: tuple[int, int], copies: str) -> None:
+@pytest.mark.parametrize(
+    "turned,copies", [(False, "nothing"), (False, "B"), (True, "nothing"), (True, "B"), (True, "A and B")]
+)
+@pytest.mark.parametrize("tile", [*TILES[32], (10, 2), (12, 1), (16, 1)])
+def test_sums_stay_in_registers(tile: tuple[int, int], turned: bool, copies: str) -> None:
     """LLVM stores sums to the target, and between passes; it keeps none on the stack for want of registers."""
-    a_unit = "m" if "A" in copies else "any"
-    spec = GemmSpec("float32", a_unit, "n", "store", *tile, "B" in copies, 16, True, True)
+    a_unit, copy, copy_rows = ("m" if turned else "any"), "B" in copies, "A" in copies
+    spec = GemmSpec("float32", a_unit, "n", "store", *tile, copy, 16, True, True, copy_rows=copy_rows)
     text = emit_gemm(spec, "kernel", StoreEpilogue("float32"))
     spilled = re.findall(r"vmov\w+\s+%zmm\d+, -?\d*\(%rsp\)", assembly(text))
     masks = 1 + tile[1]  # what the masks of a panel are made of lies there
@@ -266,7 +282,7 @@ def test_nothing_outside_the_windows_is_read_or_written(target: Target, dtype: t
 
 def _copied_rows(spec: GemmSpec) -> GemmSpec:
     """The same kernel, made to copy A's rows."""
-    return dataclasses.replace(spec, a_unit="m", copy=True)
+    return dataclasses.replace(spec, a_unit="m", copy=True, copy_rows=True)
 
 
 @each_target
@@ -277,7 +293,7 @@ def test_rows_of_a_transposed_operand_are_copied(target: Target, dtype: type) ->
     for m, n, k in [(5, 9, 1), (7, 200, 13), (300, 70, 40), (64, 300, 1100), (513, 130, 520)]:
         for layout in ("rows", "columns", "strided"):
             a, b = _matrix(rng, (2, m, k), dtype, "columns"), _matrix(rng, (2, k, n), dtype, layout)
-            spec = dataclasses.replace(spec_for(a, b, target), a_unit="any", copy=True)
+            spec = dataclasses.replace(spec_for(a, b, target), copy_rows=False, copy=True)
             got, plain = np.full((2, m, n), np.nan, dtype), np.full((2, m, n), np.nan, dtype)
             for cost in (1, 100):
                 multiply(a, b, plain, target, cost=cost, spec=spec)
@@ -291,7 +307,7 @@ def test_which_products_copy_the_rows_of_a() -> None:
     target = targets()[0]
 
     def copies(m: int, n: int, k: int, a_strides: tuple[int, int, int]) -> bool:
-        return choose_spec(float32, m, n, k, 1, a_strides, (0, n, 1), "rows of A", target).copies_rows
+        return choose_spec(float32, m, n, k, 1, a_strides, (0, n, 1), "rows of A", target).copy_rows
 
     assert copies(1024, 784, 256, (0, 1, 1024))
     assert copies(64, 576, 16384, (0, 1, 64))
@@ -347,7 +363,7 @@ def test_a_tile_that_exists_is_used_again_where_it_is_nearly_as_fast() -> None:
 def test_which_panels_are_copied(m: int, k: int, copies: bool) -> None:
     """The model copies a panel that many rows read and that does not lie in a few lines."""
     core, shape, b = Core(2.0, 1.0, 5.4, 1.3, 0.0), (m, 192, k), Matrix("n", 768)
-    costs = {copy: min(product_cycles(core, tile, copy, shape, b, 16) for tile in TILES[32]) for copy in (False, True)}
+    costs = {c: min(product_cycles(core, tile, c * k, shape, b, 16) for tile in TILES[32]) for c in (False, True)}
     assert (costs[True] < costs[False]) == copies
 
 

@@ -105,7 +105,7 @@ def test_no_way_changes_a_bit(target: Target, dtype: type) -> None:
                 tried.add(way)
             assert first is not None
             np.testing.assert_allclose(first, a @ b, rtol=1e-3, atol=1e-3)
-    assert {way.a_unit for way in tried} == {"any", "m"} and {way.copy for way in tried} == {True, False}
+    assert {way.copy_rows for way in tried} == {True, False} and {way.copy for way in tried} == {True, False}
 
 
 _STEP = """
@@ -173,7 +173,7 @@ def test_a_clearly_faster_way_is_taken(on: None, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_little_faster_is_not_worth_it() -> None:
-    ways = [Way(8, 2, False, "any"), Way(4, 4, False, "any"), Way(4, 4, True, "any")]
+    ways = [Way(8, 2, False, False), Way(4, 4, False, False), Way(4, 4, True, False)]
     assert quickest(ways[0], dict(zip(ways, (100.0, 97.0, 98.0), strict=True))) == ways[0]
     assert quickest(ways[0], dict(zip(ways, (100.0, 94.0, 90.0), strict=True))) == ways[2]
     assert quickest(ways[0], dict(zip(ways[1:], (97.0, 98.0), strict=True))) == ways[1]  # the first was not measured
@@ -182,7 +182,7 @@ def test_a_little_faster_is_not_worth_it() -> None:
 def test_a_kernel_that_exists_is_used_again_where_it_is_measured_to_be_nearly_as_fast(
     on: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = Way(8, 2, False, "any"), Way(4, 4, False, "any")
+    first, other = Way(8, 2, False, False), Way(4, 4, False, False)
 
     def choose(m: int, first_ns: float, other_ns: float) -> Way:
         monkeypatch.setattr(tuning, "_read", lambda cache, digest: {first: first_ns, other: other_ns})
@@ -196,7 +196,7 @@ def test_a_kernel_that_exists_is_used_again_where_it_is_measured_to_be_nearly_as
 def test_a_record_cannot_ask_for_what_is_not_right(on: None, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of an A that lies by rows are never copied as those of a transposed one; nor is a tile invented."""
     _pretend(monkeypatch, _last_wins)
-    wrong: Times = {Way(8, 2, True, "m"): 1.0, Way(31, 1, False, "any"): 1.0, Way(8, 2, False, "table"): 1.0}
+    wrong: Times = {Way(8, 2, True, True): 1.0, Way(31, 1, False, False): 1.0, Way(8, 2, False, True): 1.0}
     monkeypatch.setattr(tuning, "_read", lambda cache, digest: wrong)
     product = StridedProduct(float32, 256, 192, 100, (100, 1), (192, 1))
     assert _choose() in ways_of(product, "n", host_target().width, host_target())
@@ -358,9 +358,9 @@ def test_a_record_that_makes_no_sense_is_none(payload: bytes) -> None:
 
 
 def test_records_come_back_as_they_were() -> None:
-    times = {Way(8, 3, True, "m"): 12.5, Way(1, 8, False, "any"): 3.0}
+    times = {Way(8, 3, True, True): 12.5, Way(1, 8, False, False): 3.0}
     assert tuning._unpack(tuning._pack(times)) == times
-    assert json.loads(tuning._pack(times))[0] == [8, 3, True, "m", 12.5]
+    assert json.loads(tuning._pack(times))[0] == [8, 3, True, True, 12.5]
 
 
 def test_classes_are_narrow() -> None:

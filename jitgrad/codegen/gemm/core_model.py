@@ -8,8 +8,9 @@ and float64, all forms, 16 tiles each with and without a copy of B) on an Intel 
 multiply-adds a cycle (Ice Lake): what the model chooses takes 1.06 times as long as the best of them, in the geometric
 mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products;
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
-(Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles). Results do not
-depend on the choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
+(Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles); and 1.03 times over 27 with a
+transposed A, of operands in the caches and of others that come from the last one. Results do not depend on the choice,
+see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _TILES_SCALAR: tuple[Tile, ...] = ((4, 1), (1, 1))
 
 _PAGE = 4096  # rows this far apart share one set of the first cache
 _FEW_ROWS = 12  # so many stay there all the same
+_RESUME = 2.0  # cycles to save a sum after a pass over K, and to load it for the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Core:
         tile: cycles to begin and end a tile,
         cell: and to store one of its vectors.
         strides: whether a transposed A of any size should be copied where each k is in another page.
-        more_tiles: that are among the best on this core, besides ``TILES``; for products of matrices, not of windows.
+        more_tiles: that are among the best on this core, besides ``TILES``; for products of matrices, not of windows;
+        turned_tiles: and where A is transposed: its rows lie side by side, and need no register each.
     """
 
     multiplies: float
@@ -69,11 +72,14 @@ class Core:
     cell: float = 2.0
     strides: bool = True
     more_tiles: tuple[Tile, ...] = ()
+    turned_tiles: tuple[Tile, ...] = ()
 
 
 _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
-_GOLDEN_COVE = Core(2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 16.0, 26_000, 12_000, 550_000, 15.0, 22.0, False, ((10, 2), (12, 1)))
+_GOLDEN_COVE = Core(
+    2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 1.5, 26_000, 12_000, 550_000, 15.0, 22.0, False, ((10, 2), (12, 1)), ((16, 1),)
+)
 _WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
 
@@ -100,29 +106,31 @@ class Matrix:
 
 
 def product_cycles(
-    core: Core, tile: Tile, copy: bool, shape: tuple[int, int, int], b: Matrix, width: int, walks: bool = False
+    core: Core, tile: Tile, depth: int, shape: tuple[int, int, int], b: Matrix, width: int, walks: bool = False
 ) -> float:
     """Cycles of one product of ``shape`` (m, n, k) with this register tile.
 
     Args:
-        copy: B's panels are copied.
-        walks: A is transposed and larger than the second cache, so that its rows should be copied; they are if B is.
+        depth: so many of B's rows are copied at a time, panel by panel; 0: B is read in place.
+        walks: A is transposed and larger than the second cache, and both are read in place.
     """
     (rows, vectors), (m, n, k) = tile, shape
     panels = -(-n // (vectors * width))
-    line = _copied_line(core, k, vectors) if copy else _direct_line(core, k, vectors, b.row_nbytes)
+    line = _copied_line(core, depth, vectors) if depth else _direct_line(core, k, vectors, b.row_nbytes)
     loads = (vectors * line + core.element * rows) / core.loads
     step = max(rows * vectors / core.multiplies, loads, core.latency) + core.beside * loads
-    if not copy:
-        is_far = b.row_nbytes % _PAGE == 0 and k > _FEW_ROWS
-        step = max(step, core.far * is_far) + core.walk * walks
-    cycles = -(-m // rows) * panels * (k * step + core.tile + core.cell * rows * vectors)
-    return cycles + panels * -(-m // 512) * (_copy_cycles(b, width) * k * vectors + 4) if copy else cycles
+    is_far = not depth and b.row_nbytes % _PAGE == 0 and k > _FEW_ROWS
+    step = max(step, core.far * is_far) + core.walk * walks
+    cycles = k * step + core.tile + core.cell * rows * vectors
+    if depth:
+        cycles += (-(-k // depth) - 1) * (core.tile + _RESUME * rows * vectors)
+    cycles *= -(-m // rows) * panels
+    return cycles + panels * -(-m // 512) * (_copy_cycles(b, width) * k * vectors + 4) if depth else cycles
 
 
-def _copied_line(core: Core, k: int, vectors: int) -> float:
+def _copied_line(core: Core, depth: int, vectors: int) -> float:
     """Cost of loading a vector of a copied panel, in loads: more where the panel overflows the first cache."""
-    return 2.0 if 64 * k * vectors > core.l1_nbytes else 1.15
+    return 2.0 if 64 * depth * vectors > core.l1_nbytes else 1.15
 
 
 def _direct_line(core: Core, k: int, vectors: int, row_nbytes: int) -> float:

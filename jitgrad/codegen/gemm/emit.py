@@ -33,8 +33,8 @@ __all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES",
 
 PACK_NBYTES = 128 << 10  # the copy of a panel of B, on the stack
 SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
-WIDE_SUMS_NBYTES = 256 << 10  # the same, for all panels of a unit
-PACK_ROWS_NBYTES = 256 << 10  # the copy of a unit's rows of A, on the stack
+WIDE_SUMS_NBYTES = 512 << 10  # the same, for all panels of a unit
+PACK_ROWS_NBYTES = 384 << 10  # the copy of a unit's rows of A, on the stack
 
 PanelBody = Callable[[Panel, str], None]
 """Writes what is done with a panel; the register is B's element [0, panel.col]."""
@@ -50,15 +50,15 @@ def emit_gemm(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
     b = FnBuilder(name)
     arg = {name: load_arg(b, i) for i, name in enumerate(_ARGS)}
     copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64") if spec.copy else ""
-    sums_nbytes = WIDE_SUMS_NBYTES if spec.copies_rows else SUMS_NBYTES
+    sums_nbytes = WIDE_SUMS_NBYTES if spec.copy_rows else SUMS_NBYTES
     sums = b.op(f"alloca [{sums_nbytes} x i8], align 64") if spec.copy or looped(epilogue) else ""
-    row_copy = b.op(f"alloca [{PACK_ROWS_NBYTES} x i8], align 64") if spec.copies_rows else ""
+    row_copy = b.op(f"alloca [{PACK_ROWS_NBYTES} x i8], align 64") if spec.copy_rows else ""
     a, b_matrix = _operand(b, arg, "a"), _operand(b, arg, "b")
     epilogue.prepare(b)
     with b.loop("%begin", "%end", hint="unit") as unit:
         nest, start, end = _enter_unit(b, spec, epilogue, arg, unit, a, sums)
         here = nest.at(b_matrix, nest.batch, arg["b_sb"])
-        if spec.copies_rows:
+        if spec.copy_rows:
             _emit_shared_passes(nest, here, copy, row_copy, start, end)
         elif spec.copy:
             _emit_columns(nest, here, start, end, lambda panel, at: _emit_passes(nest, panel, at, copy))

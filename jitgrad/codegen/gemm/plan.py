@@ -16,16 +16,17 @@ from jitgrad.codegen.gemm.core_model import Core, Matrix, Tile, core_of, product
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES, emit_gemm
 from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
-from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
+from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest, way_of
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
 
 __all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
 
 _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
-_ROWS_PANELS = 2  # so many share a copy of A's rows, or it does not pay
+_ROWS_PANELS = 3  # so many share a copy of A's rows, or it does not pay
 _ROWS_DEPTH = 12  # fewer lines stay in the cache
 _ROWS_NBYTES = 1 << 20  # what of A stays in the second cache
+_PANEL_NBYTES = 36 << 10  # of a panel beside copied rows, which are read past it: it stays in the first cache
 _ROWS = 240  # rows of A that are copied at a time
 _WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
 _NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one;
@@ -87,7 +88,7 @@ def choose_spec(
     if b_unit == "k" and m <= _DOT_ROWS and a_strides[2] == 1 and target.has_masks:
         return GemmSpec(dtype.name, "k", "k", epilogue_key, 1, 1, False, width, target.has_fma, True)
     spec = GemmSpec(
-        dtype.name, "any", b_unit, epilogue_key, 0, 0, False, width, target.has_fma, target.has_masks
+        dtype.name, _a_unit(m, a_strides[1]), b_unit, epilogue_key, 0, 0, False, width, target.has_fma, target.has_masks
     )  # fmt: skip
     product = StridedProduct(dtype, m, n, k, a_strides[1:], b_strides[1:])
     costs = ways_of(product, b_unit, width, target)
@@ -97,6 +98,10 @@ def choose_spec(
     if not known:
         return in_way(spec, _settled(spec, ways[0], costs, _NEARLY))
     return in_way(spec, _settled(spec, quickest(ways[0], known), known, _NEARLY_MEASURED))
+
+
+def _a_unit(m: int, row_stride: int) -> str:
+    return "m" if row_stride == 1 and m > 1 else "any"
 
 
 def _vector_width(dtype: DType, target: Target) -> int:
@@ -123,7 +128,7 @@ def panels_spec(dtype: DType, m: int, n: int, k: int, columns: int, epilogue_key
 def _panel_tile(tiles: Sequence[Tile], shape: tuple[int, int, int], width: int, target: Target) -> Tile:
     """The best of the tiles, as for copies of panels: these are read as those are, and making them costs as much."""
     core, copied = core_of(target), Matrix("n", 0)
-    return min(tiles, key=lambda tile: product_cycles(core, tile, True, shape, copied, width))
+    return min(tiles, key=lambda tile: product_cycles(core, tile, shape[2], shape, copied, width))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -132,15 +137,17 @@ def ways_of(product: StridedProduct, b_unit: str, width: int, target: Target) ->
     dtype, m, n, k, a_strides, b_strides = product
     core, shape, size = core_of(target), (m, n, k), dtype.itemsize
     b = Matrix(b_unit, abs(b_strides[0]) * size)
+    is_turned = _a_unit(m, a_strides[0]) == "m"
     walks = m * k * size >= _ROWS_NBYTES and _rows_copy_pays(core, shape, a_strides, size, width)
+    kinds = [(False, False)] * (b_unit == "n") + [(True, False)] + [(True, True)] * is_turned
     costs = {}
-    for tile in (*tiles_for(target), *core.more_tiles):
+    for tile in (*tiles_for(target), *core.more_tiles, *(core.turned_tiles if is_turned else ())):
         pays = _rows_copy_pays(core, shape, a_strides, size, tile[1] * width)
-        for copy in (False, True) if b_unit == "n" else (True,):
-            cycles = product_cycles(core, tile, copy, shape, b, width, walks)
-            for a_unit in ("any", "m") if copy and a_strides[0] == 1 and m > 1 else ("any",):
-                is_usual = (a_unit == "m") == (copy and pays)
-                costs[Way(*tile, copy, a_unit)] = cycles if is_usual else _UNUSUAL * cycles
+        for copy, copy_rows in kinds:
+            way = Way(*tile, copy, copy_rows)
+            depth = min(k, _most_depth(way, tile[1] * width * size, a_strides[1], size)) if copy else 0
+            cycles = product_cycles(core, tile, depth, shape, b, width, walks and not copy)
+            costs[way] = cycles if copy_rows == (copy and pays) else _UNUSUAL * cycles
     return costs
 
 
@@ -148,7 +155,7 @@ def _promising(costs: Mapping[Way, float]) -> list[Way]:
     """The ways that are worth a measurement, the model's choice first: its best, and the best of other kinds."""
     order = sorted(costs, key=costs.__getitem__)
     best, found = order[0], order[:_BEST]
-    for others in ([w for w in order if w.copy != best.copy], [w for w in order if w.a_unit != best.a_unit]):
+    for others in ([w for w in order if w.copy != best.copy], [w for w in order if w.copy_rows != best.copy_rows]):
         found += others[:1]
     return list(dict.fromkeys(found))
 
@@ -190,7 +197,7 @@ def _line_class(nbytes: int) -> int:
 
 def in_way(spec: GemmSpec, way: Way) -> GemmSpec:
     """The spec that does the product in this way."""
-    return replace(spec, rows=way.rows, vectors=way.vectors, copy=way.copy, a_unit=way.a_unit)
+    return replace(spec, rows=way.rows, vectors=way.vectors, copy=way.copy, copy_rows=way.copy_rows)
 
 
 _known_ways: dict[GemmSpec, list[Way]] = {}  # of kernels that were chosen, under their spec without a way
@@ -252,19 +259,21 @@ def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
 
 def _depth(spec: GemmSpec, k: int, a: Operand) -> int:
     """Length of one pass over K: all of it, or equal parts that the copy of a panel has room for."""
-    most = PACK_NBYTES // (spec.columns * spec.itemsize)
-    if _walks(a.strides[2], spec.itemsize):
-        most = min(most, _WALK_DEPTH)
-    if spec.copies_rows:
-        most = min(most, PACK_ROWS_NBYTES // (_ceil(_ROWS, spec.rows) * spec.itemsize))
-    if not spec.copy or k <= most:
-        return max(1, k)
-    return -(-k // -(-k // most))
+    most = _most_depth(way_of(spec), spec.columns * spec.itemsize, a.strides[2], spec.itemsize) if spec.copy else k
+    return -(-k // -(-k // most)) if k > most else max(1, k)
+
+
+def _most_depth(way: Way, row_nbytes: int, a_stride: int, itemsize: int) -> int:
+    """What a copy of panels has room for, whose rows are ``row_nbytes`` long. ``a_stride``: of A's columns."""
+    if way.copy_rows:
+        return min(_PANEL_NBYTES // row_nbytes, PACK_ROWS_NBYTES // (_ceil(_ROWS, way.rows) * itemsize))
+    most = PACK_NBYTES // row_nbytes
+    return min(most, _WALK_DEPTH) if _walks(a_stride, itemsize) else most
 
 
 def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]:
     """Rows and columns of one unit."""
-    if spec.copies_rows:
+    if spec.copy_rows:
         return _wide_unit(spec, m, n, depth < k)
     flop_per_row = 2.0 * max(k, 8) * spec.columns
     rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
@@ -284,8 +293,8 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
 def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]:
     """Rows and columns of one unit that copies A's rows: many columns share the copy."""
     blocks = max(1, -(-m // _ROWS))
-    rows = _ceil(-(-m // blocks), spec.rows)
-    columns = _ceil(-(-n // max(1, _UNITS // blocks)), spec.columns)
+    rows = _ceil(max(1, -(-m // blocks)), spec.rows)
+    columns = _ceil(max(1, -(-n // max(1, _UNITS // blocks))), spec.columns)
     if several:
         columns = min(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
     return rows, columns
@@ -294,5 +303,5 @@ def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]
 def _pack_rows(m: int, panels: int, flop_per_row: float) -> int:
     """Rows that share one copy of a panel: fewer where else there would be less than a unit for every core."""
     wanted = min(_UNITS, int(m * panels * flop_per_row / _UNIT_FLOP_LEAST))
-    blocks = -(-wanted // panels)
+    blocks = -(-wanted // max(1, panels))
     return min(_PACK_ROWS, max(_PACK_ROWS_LEAST, -(-m // max(1, blocks))))

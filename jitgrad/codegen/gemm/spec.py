@@ -56,9 +56,9 @@ class GemmSpec:
 
     Attributes:
         dtype_name: float32 or float64.
-        a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (the unit's rows of A are copied, tile by
-            tile, once for all panels, so that a transposed A is read along its lines and not across them), else "any":
-            A is read one element at a time; "table": the same, at offsets from tables, see Note [Windows].
+        a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (a transposed A: the elements of one k are
+            side by side, and the next k is in another line, see Note [Lines ahead]), else "any": A is read one element
+            at a time; "table": the same, at offsets from tables, see Note [Windows].
         b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs" or "krun";
             "panels": B lies in panels as wide as the tile, and the column stride is the distance of two panels divided
             by their columns, see Note [Shared panels].
@@ -70,6 +70,8 @@ class GemmSpec:
         fma: use the fused instruction.
         masks: the target has predicated loads and stores.
         segments: see Note [Windows].
+        copy_rows: the unit's rows of a transposed A are copied, tile by tile, once for all panels, so that it is read
+            along its lines and not across them.
     """
 
     dtype_name: str
@@ -83,6 +85,7 @@ class GemmSpec:
     fma: bool
     masks: bool
     segments: int = 0
+    copy_rows: bool = False
 
     @property
     def scalar(self) -> str:
@@ -94,9 +97,9 @@ class GemmSpec:
         return _SCALARS[self.dtype_name][1]
 
     @property
-    def copies_rows(self) -> bool:
-        """Whether A's rows are copied, too."""
-        return self.a_unit == "m"
+    def walks(self) -> bool:
+        """Whether a transposed A is read in place."""
+        return self.a_unit == "m" and not self.copy_rows
 
     @property
     def columns(self) -> int:

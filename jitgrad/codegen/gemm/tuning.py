@@ -62,16 +62,16 @@ class Way(NamedTuple):
     Attributes:
         rows, vectors: the register tile.
         copy: of panels of B.
-        a_unit: "m" if rows of A are copied.
+        copy_rows: of A.
     """
 
     rows: int
     vectors: int
     copy: bool
-    a_unit: str
+    copy_rows: bool
 
     def __str__(self) -> str:
-        copied = " and ".join(["A"] * (self.a_unit == "m") + ["B"] * self.copy)
+        copied = " and ".join(["A"] * self.copy_rows + ["B"] * self.copy)
         return f"{self.rows}x{self.vectors}" + (f", {copied} copied" if copied else "")
 
 
@@ -106,7 +106,7 @@ class Question(NamedTuple):
 
 def way_of(spec: GemmSpec) -> Way:
     """The way of a spec."""
-    return Way(spec.rows, spec.vectors, spec.copy, spec.a_unit)
+    return Way(spec.rows, spec.vectors, spec.copy, spec.copy_rows)
 
 
 def grade(extent: int, exact: int) -> int:
@@ -231,7 +231,7 @@ def _unpack(payload: bytes) -> Times | None:
     """What ``_pack`` wrote; None if it is anything else."""
     try:
         rows = json.loads(payload)
-        times = {Way(int(m), int(n), bool(copy), str(a_unit)): float(ns) for m, n, copy, a_unit, ns in rows}
+        times = {Way(int(m), int(n), bool(copy), bool(copy_rows)): float(ns) for m, n, copy, copy_rows, ns in rows}
     except (ValueError, TypeError):
         return None
     return times if all(0 < ns < math.inf for ns in times.values()) else None

@@ -155,7 +155,7 @@ def _may_stay(product: Product, spec: GemmSpec) -> bool:
 
 def _is_right(way: Way, product: Product, spec: GemmSpec, target: Target) -> bool:
     """Whether a product of the spec's form may be done so."""
-    return way[:2] in tiles_for(target) and (way.copy or _may_stay(product, spec)) and way.a_unit == spec.a_unit
+    return way[:2] in tiles_for(target) and (way.copy or _may_stay(product, spec)) and not way.copy_rows
 
 
 def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target: Target) -> Times:
@@ -205,7 +205,7 @@ def _best_ways(
         passes = -(-k * 64 * way.vectors // _PANEL_NBYTES[a_unit]) if way.copy else 1
         return _cycles(core, way, m, vectors, k, passes, run_cycles)
 
-    ways = [Way(*tile, copy, a_unit) for tile in tiles_for(target) for copy in ((False, True) if single else (True,))]
+    ways = [Way(*tile, copy, False) for tile in tiles_for(target) for copy in ((False, True) if single else (True,))]
     return tuple(sorted(ways, key=cycles)[:_BEST])
 
 
