@@ -164,9 +164,9 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], row:
     LLVM then keeps sums in memory.
     """
     b, vectors = nest.b, panel.vectors
-    whole, beside = panel.whole, a_rows
+    whole, beside = panel.whole, nest.spec.a_unit == "m"
     if nest.spec.walks and nest.spec.rows > 1:
-        whole, beside = _whole_rows(nest, at, row, whole)
+        whole = _whole_rows(nest, row, whole)
     zero, loop, done = b.label("zero"), b.label("k"), b.label("summed")
     rest = b.label("k") if whole else ""
     begin = f"br i1 {whole}, label %{loop}, label %{rest}" if whole else f"br label %{loop}"
@@ -181,7 +181,7 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], row:
         b.do(f"br label %{zero}")
     b.start(zero)
     b.do(begin)
-    final = _sum_up(nest, panel, at, beside, start, (loop, done), False)
+    final = _sum_up(nest, panel, at, a_rows[:1] if beside else a_rows, start, (loop, done), False)
     if whole:
         ways = {loop: final, rest: _sum_up(nest, panel, at, a_rows, start, (rest, done), bool(panel.whole))}
         b.start(done)
@@ -193,13 +193,11 @@ def _accumulate(nest: Nest, panel: Panel, at: DepthPass, a_rows: list[str], row:
     return [final[i * vectors : (i + 1) * vectors] for i in range(len(a_rows))]
 
 
-def _whole_rows(nest: Nest, at: DepthPass, row: str, whole: str) -> tuple[str, list[str]]:
-    """Whether all of a tile's rows exist, and ``whole`` holds; the rows of A, side by side."""
-    b, spec = nest.b, nest.spec
-    inside = b.op(f"icmp sle i64 {b.op(f'add i64 {row}, {spec.rows}')}, {nest.row_end}")
-    first = nest.at(at.a, row, spec.itemsize)
-    rows = [nest.offset(first, i * spec.itemsize) for i in range(spec.rows)]
-    return b.op(f"and i1 {inside}, {whole}") if whole else inside, rows
+def _whole_rows(nest: Nest, row: str, whole: str) -> str:
+    """Whether all of a tile's rows exist, and ``whole`` holds."""
+    b = nest.b
+    inside = b.op(f"icmp sle i64 {b.op(f'add i64 {row}, {nest.spec.rows}')}, {nest.row_end}")
+    return b.op(f"and i1 {inside}, {whole}") if whole else inside
 
 
 def _joined(nest: Nest, panel: Panel, values: dict[str, str]) -> str:
@@ -219,6 +217,7 @@ def _sum_up(
     """The loop over k, in the first of ``blocks``, then to the second: registers of the sums.
 
     Args:
+        a_rows: of A; or the first of them, and the others are side by side with it.
         start: what the sums are before, by the block that comes before.
         masked: not all of the panel's columns exist.
     """
@@ -253,30 +252,44 @@ def _multiply(
     A load under a mask takes a turn of the ports that multiply-adds need.
     """
     b, spec = nest.b, nest.spec
-    k, a_off, b_at = b.label("%k"), b.label("%a"), b.label("%b")
-    a_start = ("ptr", at.a_ks) if at.a_ks else ("i64", "0")
-    for name, kind, first in ((k, "i64", at.depth), (a_off, *a_start), (b_at, "ptr", at.b)):
-        _phi(b, kind, name, dict.fromkeys(entries, first), name + "n", loop)
+    k, b_at = b.label("%k"), b.label("%b")
+    a_at = [b.label("%a") for _ in ([at.a_ks] if at.a_ks else a_rows)]
+    _phi(b, "i64", k, dict.fromkeys(entries, at.depth), k + "n", loop)
+    for name, first in zip([b_at, *a_at], [at.b, *([at.a_ks] if at.a_ks else a_rows)], strict=True):
+        _phi(b, "ptr", name, dict.fromkeys(entries, first), name + "n", loop)
     columns = []
     row = b.op(f"load i64, ptr {b_at}") if panel.starts else ""
     for v in range(panel.vectors):
         start = nest.offset(panel.starts[v], row) if row else nest.offset(b_at, v * panel.width * spec.itemsize)
         columns.append(load_vector(b, spec.scalar, panel.width, start, panel.masks[v] if masked else None))
     cells = iter(now)
-    if spec.walks:
-        _ask_for(nest, nest.offset(nest.offset(a_rows[0], a_off), _LINE))
-    offset = b.op(f"load i64, ptr {a_off}") if at.a_ks else a_off
-    for a_row in a_rows:
-        one = b.op(f"load {spec.scalar}, ptr {nest.offset(a_row, offset)}, align {spec.itemsize}")
+    for element in _elements(nest, at, a_rows, a_at):
+        one = b.op(f"load {spec.scalar}, ptr {element}, align {spec.itemsize}")
         wide = b.splat(one, spec.scalar, panel.width)
         for column in columns:
             fma(b, spec, panel.width, wide, column, next(cells))
-    step = spec.rows * spec.itemsize if spec.copy_rows else nest.arg["a_sk"]
-    following = f"getelementptr i64, ptr {a_off}, i64 1" if at.a_ks else f"add i64 {a_off}, {step}"
-    b.do(f"{a_off}n = {following}")
-    b.do(f"{b_at}n = getelementptr i8, ptr {b_at}, i64 {at.b_stride}")
+    step = 8 if at.a_ks else spec.rows * spec.itemsize if spec.copy_rows else nest.arg["a_sk"]
+    for name, stride in ((b_at, at.b_stride), *((name, step) for name in a_at)):
+        b.do(f"{name}n = getelementptr i8, ptr {name}, i64 {stride}")
     b.do(f"{k}n = sub i64 {k}, 1")
     return f"{k}n"
+
+
+def _elements(nest: Nest, at: DepthPass, a_rows: list[str], a_at: list[str]) -> list[str]:
+    """Where A's elements of one k are; one ``a_at`` for several rows is k's entry in a table, or that of the first.
+
+    A multiply-add whose operand is at the sum of two registers takes two turns of the front end: each row has a pointer
+    of its own.
+    """
+    spec = nest.spec
+    if spec.walks:
+        _ask_for(nest, nest.offset(a_at[0], _LINE))
+    if at.a_ks:
+        offset = nest.b.op(f"load i64, ptr {a_at[0]}")
+        return [nest.offset(a_row, offset) for a_row in a_rows]
+    if len(a_at) < spec.rows:
+        return [nest.offset(a_at[0], i * spec.itemsize) for i in range(spec.rows)]
+    return a_at
 
 
 def _ask_for(nest: Nest, at: str) -> None:
