@@ -8,8 +8,8 @@ and float64, all forms, 16 tiles each with and without a copy of B) on an Intel 
 multiply-adds a cycle (Ice Lake): what the model chooses takes 1.06 times as long as the best of them, in the geometric
 mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a cycle 1.03 times, over 300 products;
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
-(Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles); and 1.03 times over 27 with a
-transposed A, of operands in the caches and of others that come from the last one. Results do not depend on the choice,
+(Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles); and 1.03 times over 79 of all
+forms, of operands in the caches and of others that come from the last one. Results do not depend on the choice,
 see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
@@ -78,7 +78,7 @@ class Core:
 _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
 _GOLDEN_COVE = Core(
-    2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 1.5, 26_000, 12_000, 550_000, 15.0, 22.0, False, ((10, 2), (12, 1)), ((16, 1),)
+    2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 1.5, 26_000, 12_000, 550_000, 15.0, 22.0, False, ((10, 2), (10, 1)), ((12, 1), (16, 1))
 )
 _WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
