@@ -7,7 +7,8 @@ The patches of an image are a view of the padded image, and a product reads them
 groups G, windows of K taps, P positions:
     forward   out[n, g]  [O/G, P]        = w[g] [O/G, C/G * K]        x  patches of image n [C/G * K, P]
     input     grad[n, g] [C/G, phase]    = w[g] [C/G, O/G * taps]     x  patches of the padded gradient
-    weight    grad[g]    [C/G * K, O/G]  = patches [C/G * K, N * P]   x  gradients [N * P, O/G]
+    weight    grad[g]    [C/G * K, O/G]  = patches [C/G * K, N * P]   x  gradients [N * P, O/G], then transposed;
+              of many outputs, that other way round at once
 With a stride, elements of the input that are equal modulo the stride see the same taps: each such *phase* is a
 convolution of its own, and the phases are put side by side. Where there are only a few positions, the product is taken
 the other way round, with images and positions as its rows.
@@ -24,6 +25,7 @@ __all__ = ["forward_product", "input_product", "weight_product"]
 
 Ints = tuple[int, ...]
 _FEW_POSITIONS = 8
+_MANY_OUTS = 256  # so many outputs pay for a copy of the patches; with fewer, to transpose the gradient takes less
 _MANY_COLUMNS = 2048  # so many positions of all images: a copy of the weight takes 4 % of their product
 
 
@@ -91,12 +93,14 @@ def weight_product(
     per_group, n = shape[1], x.shape[0]
     rows = [(per_group, plane), *_digits(kernel, steps, dilation)]
     every = [(n, x.shape[1] * plane), *_digits(out, steps, stride)]
-    a = b.windows(padded, [[(groups, per_group * plane)], rows, every])
     outs = shape[0] // groups
-    gradients = b.windows(
-        g, [[(groups, outs * positions)], [(n, shape[0] * positions), (positions, 1)], [(outs, positions)]]
-    )
-    product = b.matmul(a, gradients)
+    in_group, out_rows = (groups, outs * positions), (outs, positions)
+    summed = [(n, shape[0] * positions), (positions, 1)]
+    if outs >= _MANY_OUTS:
+        patches = b.windows(padded, [[(groups, per_group * plane)], every, rows])
+        return b.reshape(b.matmul(b.windows(g, [[in_group], [out_rows], summed]), patches), shape)
+    patches = b.windows(padded, [[(groups, per_group * plane)], rows, every])
+    product = b.matmul(patches, b.windows(g, [[in_group], summed, [out_rows]]))
     return b.reshape(b.permute(product, (0, 2, 1)), shape)
 
 
