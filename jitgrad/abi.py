@@ -46,6 +46,7 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 #   PERMUTE    int64: 0, 1, 2, .. count - 1, shuffled from the front: each step swaps, with a number that is left, by a
 #              draw of 32 bits.
 #   PERMUTE_WIDE   the same, from inside out: each number is put in where another is, by a draw of 64 bits.
+#   BERNOULLI32, BERNOULLI64   float and double: b where a draw of 53 bits, as a fraction, is less than a, else 0.
 #   SEED       starts the state anew; ``count`` is the seed, ``out`` is not used.
 #   MAP + n    draws nothing: function n of LIBM replaces each of the doubles in ``out``.
 # ``runtime/random/numpy_form.py`` does the same, to the last bit.
@@ -83,6 +84,8 @@ __all__ = [
     "POOL_WANTED",
     "POOL_WORDS",
     "POOL_YIELD",
+    "RANDOM_BERNOULLI32",
+    "RANDOM_BERNOULLI64",
     "RANDOM_CACHED",
     "RANDOM_FRESH",
     "RANDOM_HAS_CACHED",
@@ -138,7 +141,8 @@ RANDOM_LIBM_NAMES = ("log", "log1p", "cos", "sin", "exp", "tan")
 RANDOM_STATE_WORDS = RANDOM_LIBM + len(RANDOM_LIBM_NAMES)
 RANDOM_FRESH = 625
 RANDOM_WORDS, RANDOM_UNIFORM32, RANDOM_UNIFORM64, RANDOM_NORMAL32, RANDOM_NORMAL64 = 0, 1, 2, 3, 4
-RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_PERMUTE_WIDE, RANDOM_SEED, RANDOM_MAP = 5, 6, 7, 8, 9
+RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_PERMUTE_WIDE, RANDOM_SEED = 5, 6, 7, 8
+RANDOM_BERNOULLI32, RANDOM_BERNOULLI64, RANDOM_MAP = 9, 10, 11
 
 
 @struct

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.devices import CPU
 from jitgrad.dtypes import BOOLEAN, FLOATING, DType
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.devices import placed
@@ -114,6 +115,8 @@ def made(
 ) -> Any:
     """As ``make``, in any layout."""
     place = state.default_device if device is None else device
+    if place is CPU:
+        place = None
     if place is not None and canonical(place) is META:
         out = zeros(aval.shape, dtype=aval.dtype, device=META)
     elif state.handler is None:
@@ -138,6 +141,8 @@ def draw_array(
 
 def dense(aval: Aval, dtype: DType) -> Aval:
     """A layout without gaps whose memory is in the order in which ``aval`` is counted."""
+    if aval.is_canonical and dtype is aval.dtype and not aval.offset and aval.device is CPU:
+        return aval
     return make_aval(aval.shape, dtype, kept_strides(aval))
 
 

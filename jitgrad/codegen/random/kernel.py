@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jitgrad.abi import (
+    RANDOM_BERNOULLI32,
+    RANDOM_BERNOULLI64,
     RANDOM_MAP,
     RANDOM_NORMAL32,
     RANDOM_NORMAL64,
@@ -73,9 +75,17 @@ def _normal(b: FnBuilder, kind: str, mean: str, std: str) -> None:
         _normals(b, kind, last, str(_BLOCK), mean, std)
 
 
+def _bernoulli(b: FnBuilder, kind: str, value: str) -> None:
+    zero, one = b.const(0.0, "double"), b.const(1.0, "double")
+    with _chunks(b, "%count", kind) as (place, length):
+        _fractions(b, "double", "%fractions", length, zero, one)
+        b.do(f"call void @bernoulli_{kind}(ptr {place}, ptr %fractions, i64 {length}, double %a, {kind} {value})")
+
+
 def _entry() -> FnBuilder:
     b = FnBuilder("jitgrad_random", "ptr %state, ptr %out, i64 %count, i64 %kind, double %a, double %b")
     b.do(f"%scratch = alloca [{_BLOCK} x double]")
+    b.do(f"%fractions = alloca [{_CHUNK} x double]")
     a32, b32 = b.op("fptrunc double %a to float"), b.op("fptrunc double %b to float")
 
     @contextmanager
@@ -99,6 +109,10 @@ def _entry() -> FnBuilder:
         b.do("call void @permute(ptr %state, ptr %out, i64 %count)")
     with case(RANDOM_PERMUTE_WIDE):
         b.do("call void @permute_wide(ptr %state, ptr %out, i64 %count)")
+    with case(RANDOM_BERNOULLI32):
+        _bernoulli(b, "float", b32)
+    with case(RANDOM_BERNOULLI64):
+        _bernoulli(b, "double", "%b")
     with case(RANDOM_SEED):
         b.do("call void @seed(ptr %state, i64 %count)")
     with case(RANDOM_MAP, "sge"):
@@ -112,7 +126,8 @@ def _text(target: Target) -> str:
     fractions = (twister.fractions32(isa), twister.fractions64(isa))
     normals = (normal.normals32(isa), normal.normals64(isa), normal.pairs(isa), normal.map_libm())
     permutations = (twister.permute(), twister.permute_wide())
-    inner = [twister.twist(), twister.words(), twister.seed(), *permutations, *fractions, *normals]
+    chosen = (twister.bernoulli(isa, "float"), twister.bernoulli(isa, "double"))
+    inner = [twister.twist(), twister.words(), twister.seed(), *permutations, *fractions, *normals, *chosen]
     entry = _entry()
     declarations: dict[str, None] = {}
     for b in (*inner, entry):

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from jitgrad.abi import RANDOM_FRESH, RANDOM_POSITION
 from jitgrad.codegen.llvm.text import FnBuilder, Isa
-from jitgrad.codegen.vmath.core import Lanes
+from jitgrad.codegen.vmath.core import Lanes, select
 
 __all__ = [
     "fractions32",
@@ -160,6 +160,20 @@ def fractions64(isa: Isa) -> FnBuilder:
         word = pair.fshl(pair, pair.const(32)) & (2**53 - 1)
         a, times = (Lanes(b, "double", width, b.splat(x, "double", width)) for x in ("%a", "%b"))
         store((word.convert("double") * 2.0**-53).fma(times, a), "%out", index)
+
+    _in_vectors(b, "%count", _LANES // 2, body)
+    return b
+
+
+def bernoulli(isa: Isa, kind: str) -> FnBuilder:
+    """``bernoulli_float(out, drawn, count, p, value)``: the value where a fraction that was drawn is less than p, or 0."""
+    b = FnBuilder(f"bernoulli_{kind}", f"ptr %out, ptr %drawn, i64 %count, double %p, {kind} %value", isa)
+
+    def body(index: str, width: int) -> None:
+        drawn = load(b, "double", "%drawn", index, width)
+        p = Lanes(b, "double", width, b.splat("%p", "double", width))
+        value = Lanes(b, kind, width, b.splat("%value", kind, width))
+        store(select(drawn < p, value, 0.0), "%out", index)
 
     _in_vectors(b, "%count", _LANES // 2, body)
     return b

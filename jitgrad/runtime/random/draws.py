@@ -12,6 +12,7 @@ Knuth, TAOCP 2, 3.4.1 (below); Marsaglia and Tsang, "A simple method for generat
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.abi import (
+    RANDOM_BERNOULLI32,
+    RANDOM_BERNOULLI64,
     RANDOM_NORMAL32,
     RANDOM_NORMAL64,
     RANDOM_PAIRS,
@@ -40,8 +43,15 @@ _WIDE_PERMUTATION = (2**32 - 1) // 20
 _NEW_RATE = 10.0
 
 
+_BERNOULLI = {"f": RANDOM_BERNOULLI32, "d": RANDOM_BERNOULLI64}
 _NEARLY_ONE = {"f": 1 - 2**-24, "d": 1 - 2**-53}
 """The largest fractions that are drawn."""
+
+
+@functools.lru_cache(maxsize=64)
+def _scale(dtype: Any, p: float) -> float:
+    """What dropout multiplies by that which it keeps."""
+    return float(dtype.type(1.0) / dtype.type(1.0 - p))
 
 
 def _at(address: int, count: int, dtype: Any) -> Any:
@@ -125,7 +135,10 @@ class RandomStream(Twister):
 
     def bernoulli(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 with probability ``p``, else 0."""
-        _put(address, self._doubles(count) < p, dtype)
+        if dtype.char in _BERNOULLI:
+            self.fill(address, count, _BERNOULLI[dtype.char], p)
+        else:
+            _put(address, self._doubles(count) < p, dtype)
 
     def exponential(self, address: int, count: int, dtype: Any, rate: float) -> None:
         """-log(1 - u) / rate."""
@@ -196,6 +209,9 @@ class RandomStream(Twister):
 
     def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 / (1 - p) with probability 1 - p, else 0, divided in the dtype."""
+        if dtype.char in _BERNOULLI:
+            self.fill(address, count, _BERNOULLI[dtype.char], 1.0 - p, _scale(dtype, p))
+            return
         compute = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
         _put(address, (self._doubles(count) < 1.0 - p).astype(compute) / compute.type(1.0 - p), dtype)
 

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.abi import (
+    RANDOM_BERNOULLI32,
+    RANDOM_BERNOULLI64,
     RANDOM_CACHED,
     RANDOM_FRESH,
     RANDOM_HAS_CACHED,
@@ -277,6 +279,7 @@ _ELEMENTS = {
     RANDOM_WORDS: np.uint32,
     RANDOM_UNIFORM32: np.float32,
     RANDOM_NORMAL32: np.float32,
+    RANDOM_BERNOULLI32: np.float32,
     RANDOM_PERMUTE: np.int64,
     RANDOM_PERMUTE_WIDE: np.int64,
 }
@@ -297,6 +300,8 @@ def fill(state: Any, address: int, count: int, kind: int, a: float, b: float) ->
         out[:] = _fractions32(state, count, a, b)
     elif kind == RANDOM_UNIFORM64:
         out[:] = _fractions64(state, count, a, b)
+    elif kind in (RANDOM_BERNOULLI32, RANDOM_BERNOULLI64):
+        out[:] = np.where(_fractions64(state, count, 0.0, 1.0) < a, b, 0.0)
     elif kind in (RANDOM_NORMAL32, RANDOM_NORMAL64):
         _normals(state, out, a, b)
     elif kind == RANDOM_PAIRS:
