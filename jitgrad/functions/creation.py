@@ -484,6 +484,9 @@ def new_empty_strided(
 
 # --- ranges ---
 
+_WHOLE, _LARGE = (None, int64), 1 << 53
+"""What ``arange`` of integers is asked for, and where they may not be numbers that C has."""
+
 
 def arange(
     start: Any = None,
@@ -497,6 +500,8 @@ def arange(
     """start, start + step, ... below end. int64 for integer arguments, else the default dtype."""
     if start is None or end is None:
         start, end = 0, start if end is None else end
+    if type(start) is type(end) is type(step) is int and dtype in _WHOLE and -_LARGE < start <= end < _LARGE:
+        return _finish(made_on(device, _ARANGE, start, end, step, int64), requires_grad)
     if any(isinstance(v, complex) for v in (start, end, step)):
         raise RuntimeError("arange: value cannot be converted to type double without overflow: it is complex")
     if not all(math.isfinite(v) for v in (start, end)):

@@ -382,7 +382,10 @@ def escapes_lightly(
     recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent, alive: list
 ) -> bool:
     """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
-    if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks or int(recorder.caught) != 0:
+    if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks:
+        return False
+    caught: int = recorder.caught
+    if caught != 0 and (caught != len(recorder.entered) or len(recorder.input_table) * 3 != caught):
         return False
     if len(plan.written) != 0:
         return False
