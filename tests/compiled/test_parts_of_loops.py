@@ -53,9 +53,14 @@ FUNCTIONS: list[tuple[int, Function]] = [
     (2, lambda x, y: jg.cat((x, y))[1:4]),
     (2, lambda x, y: (x.reshape(9)[1:] * y.t().view(3, 3)[0, 0]).sum() * y),
     (1, lambda x: (x.reshape(9).view(1, 9) * x.reshape(9)).view(3, 3)),
+    (1, lambda x: (x @ W, x * V)),
+    (2, lambda x, y: (x.tanh(), x.tanh() @ V, y * W)),
+    (1, lambda x: ((x @ V).t(), (x.exp() * 0.1).reshape(9).view(3, 3))),
+    (1, lambda x: ((W * V).t(), x)),
 ]
 """How many arguments, and what is done; all are matrices of three by three."""
 W = jg.linspace(-1, 1, 9).reshape(3, 3).requires_grad_()
+V = jg.linspace(1, -0.5, 9).reshape(3, 3).requires_grad_()
 
 
 class Graph:
@@ -75,7 +80,7 @@ class Graph:
         functions = [(count, function, wrap(function)) for count, function in FUNCTIONS]
         found: list[Any] = []
         for turn in range(6):
-            W.grad = None
+            W.grad = V.grad = None
             a = (jg.arange(9.0).reshape(3, 3) * 0.1 + turn).sin().requires_grad_()
             b = jg.full((3, 3), 0.3).requires_grad_()
             values = [a, b, a * b]
@@ -91,7 +96,7 @@ class Graph:
                 self.ends[turn % 3](values, a, b, notes)
             except RuntimeError as error:
                 notes.append(type(error).__name__)
-            found += [*notes, a.grad, b.grad, W.grad, values[-1]]
+            found += [*notes, a.grad, b.grad, W.grad, V.grad, values[-1]]
         return [x.detach().numpy().copy() if isinstance(x, Tensor) else x for x in found]
 
 
@@ -194,6 +199,91 @@ def test_a_model_in_a_plain_loop_is_a_step_of_the_plain_backward(monkeypatch: py
     assert after["outside_backwards"] - before["outside_backwards"] == 1
     assert after["traces"] - before["traces"] == 1
     assert after["misses"] == before["misses"]
+
+
+_SHARED, _FIRST, _SECOND = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 1)
+
+
+def _heads(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = _SHARED(x).tanh()
+    return _FIRST(hidden), _SECOND(hidden).squeeze(-1)
+
+
+_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "both": lambda first, second: first.square().mean() + second.exp().mean(),
+    "the first": lambda first, second: first.square().mean(),
+    "the second": lambda first, second: second.exp().mean(),
+}
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("which", _LOSSES)
+def test_of_two_results_one_may_have_no_gradient(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor with a critic: what only the other head has gets no gradient at all; neither runs the engine."""
+    parameters = [p for layer in (_SHARED, _FIRST, _SECOND) for p in layer.parameters()]
+
+    def run(function: Function) -> list[Any]:
+        found = []
+        for turn in range(5):
+            if function is not _heads and turn == 3:
+                monkeypatch.setattr("jitgrad.runtime.engine.run.engine.engine.execute", None)
+            for p in parameters:
+                p.grad = None
+            _LOSSES[which](*function(jg.linspace(-1, 1, 6).reshape(2, 3) * (turn + 1))).backward()
+            found.append([None if p.grad is None else p.grad.numpy().copy() for p in parameters])
+        return found
+
+    want = run(_heads)
+    got = run(jg.compile(_heads)) if counts_references else want
+    assert [[g is None for g in turn] for turn in got] == [[g is None for g in turn] for turn in want]
+    for one, other in zip(got, want, strict=True):
+        for g, w in zip(one, other, strict=True):
+            if w is not None:
+                np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("form")
+def test_the_other_result_has_its_gradient_later() -> None:
+    """Of one forward: each head's backward in turn. What both need is used up unless it is retained."""
+    function, found = jg.compile(_heads), []
+    for turn in range(6):
+        for layer in (_SHARED, _FIRST, _SECOND):
+            layer.zero_grad(set_to_none=True)
+        first, second = function(jg.ones(2, 3) * (turn + 1))
+        first.sum().backward(retain_graph=turn % 2 == 0)
+        assert _SECOND.weight.grad is None
+        if turn % 2:
+            with pytest.raises(RuntimeError, match="second time"):
+                second.sum().backward()
+            continue
+        second.sum().backward()
+        found.append(_SHARED.weight.grad.clone())
+        _SHARED.zero_grad(set_to_none=True)
+        first, second = _heads(jg.ones(2, 3) * (turn + 1))
+        (first.sum() + second.sum()).backward()
+        np.testing.assert_allclose(found[-1].numpy(), _SHARED.weight.grad.numpy(), rtol=1e-5, atol=1e-6)
+    assert len(found) == 3
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize(
+    "end",
+    [lambda y: y.squeeze(-1), lambda y: y.t(), lambda y: y[:, 0], lambda y: y.view(-1), lambda y: (y, y.flatten())],
+    ids=["squeeze", "t", "index", "view", "both"],
+)
+def test_a_view_leaves_a_call_as_lightly_as_what_it_views(end: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = nn.Linear(3, 1)
+    function = jg.compile(lambda x: end(layer(x)))
+    for turn in range(5):
+        if turn == 3 and counts_references:
+            monkeypatch.setattr("jitgrad.compiled.nodes.trace_graph.TraceGraph.keep", None)
+            monkeypatch.setattr("jitgrad.runtime.engine.run.engine.engine.execute", None)
+        layer.zero_grad(set_to_none=True)
+        made = function(jg.ones(4, 3) * turn)
+        last = made[-1] if isinstance(made, tuple) else made
+        (last * jg.arange(4.0)).sum().backward()
+        assert layer.weight.grad.tolist() == [[6.0 * turn] * 3] and layer.bias.grad.tolist() == [6.0]
+        assert last._is_view() and last._base.shape == (4, 1)
 
 
 @pytest.mark.usefixtures("form")

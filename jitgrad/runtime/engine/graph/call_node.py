@@ -101,6 +101,10 @@ class CallOutline:
     places: tuple[int, ...] | None
     programs: list[CallProgram]
 
+    def left_out(self, arrives: tuple[bool, ...]) -> tuple[int, ...] | None:
+        """The edges that get nothing if only some results have gradients; None: one of them leads on to a graph."""
+        raise NotImplementedError
+
 
 class CallNode(Node):
     """Stands in a graph for all Nodes that a call of a compiled function has recorded, as long as nobody looks.

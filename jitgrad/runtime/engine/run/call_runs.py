@@ -62,13 +62,13 @@ def is_as_it_was(graph: CallGraph) -> bool:
 
 @eager_apart
 def is_plain_call(node: Any) -> bool:
-    """Whether a node is that of a call whose gradients a program computes, whichever of its results have some."""
+    """Whether a node is that of a call whose gradients a program computes."""
     if type(node) is not CallNode:
         return False
     call: CallNode = node
     graph: CallGraph = call.graph
     outline: CallOutline = call.known
-    if call.hooks is not None or not outline.is_covered or probe.hand_tasks is not None:
+    if call.hooks is not None or probe.hand_tasks is not None:
         return False
     thread: dict[str, Any] = thread_dict(state)
     depth = thread.get("eager_depth")
@@ -76,6 +76,8 @@ def is_plain_call(node: Any) -> bool:
         return False
     if is_unlooked(graph):
         return not graph.detached and is_as_it_was(graph)
+    if not outline.is_covered:
+        return False
     general: Any = graph  # a call that no hit has closed: its batch norm has written, say
     return not general.must_open(outline, _FIRST_RESULT)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import eager_native
+from jitgrad.cpython.primitives import eager_native, take_out
 from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
+from jitgrad.runtime.engine.graph.call_node import CallNode, CallOutline
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.graph.op_node import OpNode
 from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_in_use
@@ -62,10 +63,72 @@ def is_plain(node: Any) -> bool:
 
 
 @eager_native
-def count_plain(root: Any, dependencies: dict) -> bool:
-    """Count, per Node behind ``root``, the gradients that will arrive; False if a Node is not plain."""
+def note_arrival(arrivals: dict, calls: list, node: Any, nr: int) -> None:
+    """Note that a compiled call gets a gradient of its result ``nr``, if that does not lead to all of its edges.
+
+    Args:
+        arrivals: per such call, which of its results have gradients.
+        calls: these calls.
+    """
+    call: CallNode = node
+    outline: CallOutline = call.known
+    if outline.is_covered:
+        return
+    known = arrivals.get(node)
+    if known is None:
+        none: list = []
+        metadata: tuple = outline.metadata
+        for _ in range(len(metadata)):
+            none.append(False)
+        arrivals[node] = none
+        calls.append(node)
+        known = none
+    flags: list = known
+    flags[nr] = True
+
+
+@eager_native
+def leave_out(arrivals: dict, calls: list, dependencies: dict, skips: dict) -> bool:
+    """Count no gradient along the edges of calls that get none; False if one of them leads on to a graph.
+
+    Args:
+        skips: gets these edges, per call.
+    """
+    for item in calls:
+        call: CallNode = item
+        outline: Any = call.known
+        missing = outline.left_out(tuple(arrivals[item]))
+        if missing is None:
+            return False
+        edges: tuple = call.next_edges
+        numbers: tuple = missing
+        for nr in numbers:
+            edge: tuple = edges[int(nr)]
+            left = int(dependencies[edge[0]]) - 1
+            if left == 0:
+                take_out(dependencies, edge[0])
+            else:
+                dependencies[edge[0]] = left
+        skips[item] = missing
+    return True
+
+
+@eager_native
+def count_plain(root: Any, root_nr: int, dependencies: dict, skips: dict) -> bool:
+    """Count, per Node behind output ``root_nr`` of ``root``, the gradients that will arrive.
+
+    Args:
+        skips: gets the edges of compiled calls that none of the results leads to whose gradients arrive.
+
+    Returns:
+        False if a Node is not plain.
+    """
     if not (is_plain(root) or is_plain_call(root)):
         return False
+    arrivals: dict = {}
+    calls: list = []
+    if type(root) is CallNode:
+        note_arrival(arrivals, calls, root, root_nr)
     found: list = []
     found.append(root)
     at = 0
@@ -78,6 +141,8 @@ def count_plain(root: Any, dependencies: dict) -> bool:
             target = edge[0]
             if target is not None:
                 known = dependencies.get(target)
+                if type(target) is CallNode:
+                    note_arrival(arrivals, calls, target, int(edge[1]))
                 if known is not None:
                     dependencies[target] = int(known) + 1
                 elif is_plain(target) or is_plain_call(target):
@@ -86,7 +151,7 @@ def count_plain(root: Any, dependencies: dict) -> bool:
                         found.append(target)
                 else:
                     return False
-    return True
+    return len(calls) == 0 or leave_out(arrivals, calls, dependencies, skips)
 
 
 @eager_native
