@@ -384,9 +384,6 @@ def escapes_lightly(
     """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
     if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks:
         return False
-    caught: int = recorder.caught
-    if caught != 0 and (caught != len(recorder.entered) or len(recorder.input_table) * 3 != caught):
-        return False
     if len(plan.written) != 0:
         return False
     for pair in event.windows:

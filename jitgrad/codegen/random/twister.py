@@ -166,7 +166,7 @@ def fractions64(isa: Isa) -> FnBuilder:
 
 
 def bernoulli(isa: Isa, kind: str) -> FnBuilder:
-    """``bernoulli_float(out, drawn, count, p, value)``: the value where a fraction that was drawn is less than p, or 0."""
+    """``bernoulli_float(out, drawn, count, p, value)``: the value where a fraction that was drawn is below p, or 0."""
     b = FnBuilder(f"bernoulli_{kind}", f"ptr %out, ptr %drawn, i64 %count, double %p, {kind} %value", isa)
 
     def body(index: str, width: int) -> None:

@@ -165,7 +165,7 @@ class CallBackward(CallOutline):
         watch: what was saved, and by whose version counter a write is known: (value id, value id).
     """
 
-    __slots__ = ("_entered", "_left_out", "_met", "_programs", "_used", "reach", "targets", "vids", "watch")
+    __slots__ = ("_entered", "_leads_on", "_met", "_programs", "_used", "reach", "targets", "vids", "watch")
 
     def __init__(self, history: History, roots: list[int]) -> None:
         self.vids, self.last_vid = tuple(roots), roots[-1]
@@ -183,7 +183,7 @@ class CallBackward(CallOutline):
         self._entered: dict[int, int] = {}
         self._programs: dict[Any, _Program | None] = {}
         self._used: dict[Any, Used] = {}
-        self._left_out: dict[tuple[bool, ...], Any] = {}
+        self._leads_on: dict[tuple[bool, ...], bool] = {}
         self._met = 0
 
     def note_places(self, entered: list[Any]) -> None:
@@ -198,15 +198,11 @@ class CallBackward(CallOutline):
             self.targets
         )
 
-    def left_out(self, arrives: tuple[bool, ...]) -> tuple[int, ...] | None:
-        found = self._left_out.get(arrives, self)
-        if found is self:
-            reached: frozenset[GradTarget] = frozenset().union(
-                *[targets for targets, does in zip(self.reach, arrives, strict=True) if does]
-            )
-            missing = [nr for nr, target in enumerate(self.targets) if target not in reached]
-            found = tuple(missing) if all(self.targets[nr].is_leaf for nr in missing) else None
-            self._left_out[arrives] = found
+    def leads_on(self, arrives: tuple[bool, ...]) -> bool:
+        found = self._leads_on.get(arrives)
+        if found is None:
+            reached = frozenset().union(*[self.reach[nr] for nr, does in enumerate(arrives) if does])
+            found = self._leads_on[arrives] = not all(t.is_leaf or t in reached for t in self.targets)
         return found
 
     def used(self, tip: Any, numbers: tuple[int, ...], needed: tuple[bool, ...] | None) -> Used:

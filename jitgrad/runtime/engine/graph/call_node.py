@@ -101,8 +101,8 @@ class CallOutline:
     places: tuple[int, ...] | None
     programs: list[CallProgram]
 
-    def left_out(self, arrives: tuple[bool, ...]) -> tuple[int, ...] | None:
-        """The edges that get nothing if only some results have gradients; None: one of them leads on to a graph."""
+    def leads_on(self, arrives: tuple[bool, ...]) -> bool:
+        """Whether an edge leads on to a graph that gets nothing, if only these results have gradients."""
         raise NotImplementedError
 
 

@@ -46,12 +46,11 @@ class PlainRun:
         num_ready: how many did.
         thread: the dictionary of ``current``.
         keep_graph: saved values stay in place.
-        skips: per compiled call only some of whose results have gradients: the edges that get none.
     """
 
     __slots__ = (
         "arrival", "captured", "captures", "context", "create_graph", "dependencies", "heap", "inputs", "keep_graph",
-        "leaves", "num_ready", "skips", "thread", "upcoming", "waiting", "wanted",
+        "leaves", "num_ready", "thread", "upcoming", "waiting", "wanted",
     )  # fmt: skip
 
     arrival: int
@@ -65,7 +64,6 @@ class PlainRun:
     keep_graph: bool
     leaves: list[Any]
     num_ready: int
-    skips: dict[Any, Any]
     thread: dict[str, Any]
     upcoming: Any
     waiting: dict[Any, Any]

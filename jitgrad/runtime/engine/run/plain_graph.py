@@ -201,20 +201,10 @@ def run_upcoming(task: PlainRun) -> None:
     edges: tuple = node.next_edges
     if len(outputs) != len(edges):
         check_count(node, len(outputs), len(edges))
-    skipped: Any = task.skips.get(upcoming) if len(task.skips) != 0 else None
     for nr in range(len(edges)):
         edge: tuple = edges[nr]
-        if edge[0] is not None and (skipped is None or not has_number(skipped, nr)):
+        if edge[0] is not None:
             send(task, node, nr, edge[0], int(edge[1]), outputs[nr])
-
-
-@eager_native
-def has_number(numbers: tuple, wanted: int) -> bool:
-    """Whether a number is among others."""
-    for number in numbers:  # noqa: SIM110
-        if int(number) == wanted:
-            return True
-    return False
 
 
 # --- leaves ---
@@ -291,13 +281,11 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
         Whatever a rule raises.
     """
     dependencies: dict = {}
-    skips: dict = {}
-    if type(root) is AccumulateGrad or not count_plain(root, nr, dependencies, skips):
+    if type(root) is AccumulateGrad or not count_plain(root, nr, dependencies):
         return False
     task: PlainRun = blank(PlainRun)
     begin(task, keep_graph, context, thread)
     task.dependencies = dependencies
-    task.skips = skips
     return run_all(task, root, seed, nr)
 
 
@@ -350,8 +338,6 @@ def begin(task: PlainRun, keep_graph: bool, context: Any, thread: dict) -> None:
     task.keep_graph = keep_graph
     task.context = context
     task.thread = thread
-    none: dict = {}
-    task.skips = none
     task.wanted = None
     task.create_graph = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.cpython.primitives import eager_native, take_out
+from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
@@ -88,40 +88,21 @@ def note_arrival(arrivals: dict, calls: list, node: Any, nr: int) -> None:
 
 
 @eager_native
-def leave_out(arrivals: dict, calls: list, dependencies: dict, skips: dict) -> bool:
-    """Count no gradient along the edges of calls that get none; False if one of them leads on to a graph.
-
-    Args:
-        skips: gets these edges, per call.
-    """
+def end_in_leaves(arrivals: dict, calls: list) -> bool:
+    """Whether the edges of calls that get no gradient lead to leaves: these get None, and stay as they are."""
     for item in calls:
         call: CallNode = item
         outline: Any = call.known
-        missing = outline.left_out(tuple(arrivals[item]))
-        if missing is None:
+        if outline.leads_on(tuple(arrivals[item])):
             return False
-        edges: tuple = call.next_edges
-        numbers: tuple = missing
-        for nr in numbers:
-            edge: tuple = edges[int(nr)]
-            left = int(dependencies[edge[0]]) - 1
-            if left == 0:
-                take_out(dependencies, edge[0])
-            else:
-                dependencies[edge[0]] = left
-        skips[item] = missing
     return True
 
 
 @eager_native
-def count_plain(root: Any, root_nr: int, dependencies: dict, skips: dict) -> bool:
-    """Count, per Node behind output ``root_nr`` of ``root``, the gradients that will arrive.
+def count_plain(root: Any, root_nr: int, dependencies: dict) -> bool:
+    """Count, per Node behind output ``root_nr`` of ``root``, the gradients that will arrive; False if one is not plain.
 
-    Args:
-        skips: gets the edges of compiled calls that none of the results leads to whose gradients arrive.
-
-    Returns:
-        False if a Node is not plain.
+    Nor is it plain if only some of a call's results have gradients, and a graph behind the call needs the others.
     """
     if not (is_plain(root) or is_plain_call(root)):
         return False
@@ -151,7 +132,7 @@ def count_plain(root: Any, root_nr: int, dependencies: dict, skips: dict) -> boo
                         found.append(target)
                 else:
                     return False
-    return len(calls) == 0 or leave_out(arrivals, calls, dependencies, skips)
+    return len(calls) == 0 or end_in_leaves(arrivals, calls)
 
 
 @eager_native
