@@ -17,10 +17,12 @@ Must not know: LLVM, the engine's queues, which objects hold a graph.
 # flat lists of what it has met (``CallGraph.entered``, ``noted``); calls that end at one trie node have each input at
 # the same place of these, and each edge. So native code makes the ``CallNode`` (``join_call``), looks whether anything
 # was written since, and runs the program from gradients to gradients (``call_runs.py``), where that is one short native
-# step; no table is made. ``offer`` hands it such programs, once the general way has recorded them.
+# step; no table is made. ``offer`` hands it such programs, once the general way has recorded them. A result may have no
+# gradient there: edges that it alone leads to get None, and leaves stay as they are (an actor's loss leaves the critic
+# alone); where one of these edges leads on to a graph, that must not be used up, and the engine takes over.
 # The real Nodes are made, and the engine runs them, in every case that Python could tell from that: somebody has looked
 # at a ``grad_fn`` or hooked a result, ``create_graph``, anomaly mode, saved-tensor hooks, a value that was written
-# since the forward (the error says which), buffers that are gone, a result without a gradient where some leaf depends
+# since the forward (the error says which), buffers that are gone, a result without a gradient where some edge depends
 # on it alone, rules that read values. That is decided before the engine starts (``TraceGraph.must_open``); edges that
 # lead to the ``CallNode`` are then changed to lead to the real Nodes. What turns up later - a rule that reads values, a
 # sparse gradient, a hook of another graph that writes what was saved - is run by ``sweep`` over the real Nodes, in the
