@@ -29,8 +29,9 @@ _ROWS_NBYTES = 1 << 20  # what of A stays in the second cache
 _PANEL_NBYTES = 36 << 10  # of a panel beside copied rows, which are read past it: it stays in the first cache
 _ROWS = 240  # rows of A that are copied at a time
 _WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
-_NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one;
-_NEARLY_MEASURED = 1.08  # if it is known to
+_NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one,
+_SHORT_CYCLES = 50_000  # for so short a product;
+_NEARLY_LONG = 1.08  # for a longer one, or if it is known to
 _UNUSUAL = 1.25  # what it costs to copy A's rows where it does not pay, or not to where it does
 _BEST = 3  # ways that are measured, besides those of other kinds
 _TRIAL_ROWS = 512  # of A, at most
@@ -96,8 +97,9 @@ def choose_spec(
     times = _measured(product, [in_way(spec, way) for way in ways], batch, target)
     known = {way: ns for way, ns in times.items() if way in costs}
     if not known:
-        return in_way(spec, _settled(spec, ways[0], costs, _NEARLY))
-    return in_way(spec, _settled(spec, quickest(ways[0], known), known, _NEARLY_MEASURED))
+        nearly = _NEARLY if costs[ways[0]] < _SHORT_CYCLES else _NEARLY_LONG
+        return in_way(spec, _settled(spec, ways[0], costs, nearly))
+    return in_way(spec, _settled(spec, quickest(ways[0], known), known, _NEARLY_LONG))
 
 
 def _a_unit(m: int, row_stride: int) -> str:
