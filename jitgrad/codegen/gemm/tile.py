@@ -18,8 +18,8 @@ In: the registers. Out: text in the function being written.
 # last cache. So each step asks for the line behind its own, which the tile after the next one reads, into the second
 # cache: in the first one, lines that are a power of two apart would push each other out. Rows of a whole tile are side
 # by side, at constant distances from one address: a register for each of 14 rows would leave none for the loop.
-# Example: A.T is [1024, 512] of float32, tiles have 6 rows, 24 bytes of a line: a line is asked for two tiles early.
-# 512x128x1024: 121 GFLOP/s without, 146 with it, where the operands come from the last cache of a Golden Cove.
+# Example: A.T is [1024, 480] of float32, tiles have 6 rows, 24 bytes of a line: a line is asked for two tiles early.
+# 480x128x1024: 121 GFLOP/s without, 146 with it, where the operands come from the last cache of a Golden Cove.
 """
 
 from __future__ import annotations
