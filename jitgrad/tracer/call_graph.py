@@ -16,7 +16,8 @@ __all__ = ["CallGraph"]
 _making = process_lock()
 _FIRST: dict[str, Any] = {
     "ends": 0, "nbytes": 0, "has_made": False, "is_settled": False, "is_touched": False, "saves": False,
-    "entered": None, "leaves": None, "noted": None, "outer": None, "stand_in": None, "table": None, "tip": None,
+    "entered": None, "leaves": None, "noted": None, "outer": None, "settled": None, "stand_in": None, "table": None,
+    "tip": None,
 }  # fmt: skip
 """What slots are that nobody has set."""
 
@@ -34,6 +35,7 @@ class CallGraph:
         is_touched: Nodes of this call were made, or changed.
         is_settled: a segment has ended in the middle of the call, and left what the next three say.
         counters, versions: value id -> version counter; its version when a segment ended.
+        settled: (value id, version counter, version), flat: what hits have put into these two.
         survivors: weak references to the differentiable handles that survived the end of a segment.
         ends, nbytes: of such segments since the call last let go of something, Note [Nodes that die]: how many, and
             what they have stored.
@@ -69,6 +71,7 @@ class CallGraph:
         "outer",
         "recorder",
         "saves",
+        "settled",
         "stand_in",
         "survivors",
         "table",
@@ -91,6 +94,7 @@ class CallGraph:
     nodes: dict[int, Any]
     noted: Any
     outer: Any
+    settled: Any
     stand_in: Any
     table: Any
     used: Any

@@ -260,6 +260,7 @@ def hit_finish(recorder: RecorderState) -> bool:
     if graph.tip is not None and refcount(graph) == 2:  # ``recorder.graph`` and ``recorder.graphs``: no handle has it
         graph.tip = None
         graph.saves = False
+        graph.noted = None
     if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks or graph.has_made:
         return False
     node: TrieNode = recorder.node
@@ -356,6 +357,8 @@ def escape_whole(recorder: RecorderState, graph: CallGraph) -> None:
     node: TrieNode = recorder.node
     graph.tip = node
     close_order(recorder, graph, node.next_vid)
+    if graph.is_settled:  # ``noted`` has it
+        unsettle(graph)
     recorder.forget_graph()
 
 
@@ -392,6 +395,7 @@ def unsettle(graph: CallGraph) -> None:
         graph.versions.clear()
     if graph.survivors is not None:
         graph.survivors.clear()
+    graph.settled = None
     graph.ends = 0
     graph.nbytes = 0
 

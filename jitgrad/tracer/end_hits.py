@@ -17,7 +17,6 @@ from __future__ import annotations
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
-from weakref import ref
 
 from jitgrad.abi import RunRecord, TimedRuns
 from jitgrad.cpython.liveness import counts_references
@@ -40,13 +39,21 @@ from jitgrad.state import modes_in_use
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.tracer.graph_hits import (
+    escapes_lightly,
+    keep_lightly,
+    keep_windows,
+    leaves_graph,
+    note_versions,
+    settle,
+)
 from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import END
 from jitgrad.tracer.recorder_state import RecorderState
 from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import catch_up, find_living, sharing
 
-__all__ = ["EndPlan", "hit_end", "may_let_go", "settle"]
+__all__ = ["EndPlan", "hit_end", "may_let_go"]
 
 _SPARE_NBYTES = 1 << 16
 _MUCH = 16 << 20
@@ -335,7 +342,8 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     if plan is None or event.is_deferred:
         return False
     keeps = not is_last or plan.keeps or graph.tip is not None
-    escapes = is_last and plan.keeps and event.saves and escapes_lightly(recorder, graph, plan, event, alive)
+    escapes = is_last and leaves_graph(graph, plan.keeps, event)
+    escapes = escapes and escapes_lightly(recorder, graph, plan.written, event, alive)
     if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
     if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None, probe.hand_tasks is not None):
@@ -345,12 +353,12 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     recorder.handles.clear()
     recorder.linked = 0
     recorder.keepers.clear()
-    if plan.keeps:
-        if escapes:
-            note_versions(recorder, graph, event, alive)
-            graph.tip = node
-            graph.saves = True
-        elif not event.saves:
+    if escapes:
+        note_versions(recorder, graph, event, alive)
+        graph.tip = node
+        graph.saves = True
+    elif plan.keeps:
+        if not event.saves:
             graph.tip = node
         elif not keep_lightly(recorder, graph, node, event, alive):
             recorder.graph.keep(node, alive, event.saves, event.windows)
@@ -359,7 +367,7 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     if len(recorder.claims) != 0:
         recorder.claims.clear()
     if escapes:
-        keep_windows(recorder, plan, event, alive)
+        keep_windows(recorder, plan.views, plan.written, event, alive)
     elif keeps:
         after(recorder, plan, event, alive, is_last)
     if stamps is not None:
@@ -375,84 +383,6 @@ def stamp(recorder: RecorderState, plan: EndPlan, event: EndEvent, stamps: list,
         program = plan.program
     times = (began, recorder.program_began, recorder.program_ended, perf_counter_ns())
     stamps.append((event, program, times, get_ident()))
-
-
-@native
-def escapes_lightly(
-    recorder: RecorderState, graph: CallGraph, plan: EndPlan, event: EndEvent, alive: list
-) -> bool:
-    """Whether a graph can take over what the recorder has noted as it is: the call's only segment, without writes."""
-    if graph.tip is not None or graph.is_touched or graph.is_settled or graph.marks:
-        return False
-    if len(plan.written) != 0:
-        return False
-    for pair in event.windows:
-        window: tuple = pair
-        if tensor_of(recorder, int(window[1]), alive) is None:
-            return False
-    return True
-
-
-@native
-def tensor_of(recorder: RecorderState, vid: int, alive: list) -> Any:
-    """An input or a survivor, by its value id; None: it is neither."""
-    entered: list = recorder.entered
-    at = 0
-    while at < len(entered):
-        if int(entered[at + 2]) == vid:
-            return entered[at]
-        at += 3
-    for handle in alive:
-        x: TensorBase = handle
-        if int(x._vid) == vid:
-            return handle
-    return None
-
-
-@native
-def keep_windows(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list) -> None:
-    """``after`` of a call that is over: where survivors lie, and saved windows on the memory of others."""
-    buffers: dict = recorder.buffer_table
-    for place in plan.views:
-        view: TensorBase = alive[int(place)]
-        buffers[view._vid] = view._storage
-    for pair in event.windows:
-        window: tuple = pair
-        whole: TensorBase = tensor_of(recorder, int(window[1]), alive)
-        buffers[window[0]] = whole._storage
-
-
-@native
-def note_versions(recorder: RecorderState, graph: CallGraph, event: EndEvent, alive: list) -> None:
-    """Note which versions the call's inputs and results have, and what saved windows look at."""
-    noted: list = []
-    entered: list = recorder.entered
-    i = 0
-    while i < len(entered):
-        note_version(recorder, noted, entered[i])
-        i += 3
-    for handle in alive:
-        note_version(recorder, noted, handle)
-    for pair in event.windows:
-        window: tuple = pair
-        note_counter(noted, window[0], tensor_of(recorder, int(window[1]), alive))
-    graph.noted = noted
-
-
-@native
-def note_version(recorder: RecorderState, noted: list, x: TensorBase) -> None:
-    """Note the version of a tensor, unless another call has its own number for it."""
-    if x._tid is recorder.tid:
-        note_counter(noted, x._vid, x)
-
-
-@native
-def note_counter(noted: list, vid: Any, x: TensorBase) -> None:
-    """Note the version counter of a tensor, and what it says, under a value id."""
-    counter: list = x._vc
-    noted.append(vid)
-    noted.append(x._vc)
-    noted.append(counter[0])
 
 
 @native
@@ -473,60 +403,6 @@ def after(recorder: RecorderState, plan: EndPlan, event: EndEvent, alive: list, 
         for slot in recorder.viewed:
             slot.settle()
         recorder.viewed.clear()
-
-
-@once_per_call
-def settle(recorder: RecorderState, event: EndEvent, alive: list) -> None:
-    """A segment has ended which is not the last one: Nodes that are made later must see writes to its survivors."""
-    graph: CallGraph = recorder.graph
-    graph.is_settled = True
-    for handle in alive:
-        x: TensorBase = handle
-        settle_version(recorder, graph, x)
-        if x._requires_grad:
-            if graph.survivors is None:
-                none: list = []
-                graph.survivors = none
-            graph.survivors.append(ref(handle))
-    ends: int = graph.ends
-    graph.ends = ends + 1
-    nbytes: int = graph.nbytes
-    graph.nbytes = nbytes + int(event.nbytes)
-
-
-@once_per_call
-def settle_version(recorder: RecorderState, graph: CallGraph, x: TensorBase) -> None:
-    """Note which version a value has, the first time it is seen."""
-    if graph.counters is None or graph.versions is None:
-        none: dict = {}
-        graph.counters = none
-        no_version: dict = {}
-        graph.versions = no_version
-    counters: dict = graph.counters
-    vid = x._vid
-    if x._tid is recorder.tid and vid not in counters:
-        counter: list = x._vc
-        counters[vid] = counter
-        versions: dict = graph.versions
-        versions[vid] = counter[0]
-
-
-@once_per_call
-def keep_lightly(recorder: RecorderState, graph: CallGraph, node: TrieNode, event: EndEvent, alive: list) -> bool:
-    """``graph.keep`` of a segment that saves no windows, of a call all of whose inputs came from outside."""
-    if len(event.windows) != 0 or len(recorder.input_table) * 3 != len(recorder.entered):
-        return False
-    graph.tip = node
-    graph.saves = True
-    graph.is_settled = True
-    entered: list = recorder.entered
-    i = 0
-    while i < len(entered):
-        settle_version(recorder, graph, entered[i])
-        i += 3
-    for handle in alive:
-        settle_version(recorder, graph, handle)
-    return True
 
 
 @native

@@ -90,11 +90,10 @@ class Recorder(RecorderState):
         ends: the ends of segments.
     """
 
-    __slots__ = ("aliases", "checks", "detours", "ends", "operations", "picked", "windows", "writes")
+    __slots__ = ("checks", "detours", "ends", "operations", "picked", "windows", "writes")
 
     is_hot = True  # native hits may answer for it
 
-    aliases: Aliases
     checks: EarlyChecks
     detours: Detours
     ends: SegmentEnd

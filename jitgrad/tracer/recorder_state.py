@@ -38,7 +38,7 @@ from jitgrad.handler import Handler
 from jitgrad.ops.aval import last_position
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.aliases import Stubs
+from jitgrad.tracer.aliases import Aliases, Stubs
 from jitgrad.tracer.entry import Entry
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.path import Path
@@ -112,10 +112,11 @@ class RecorderState(Handler):
         counted_twice: of ``VersionCounters``: id -> storage, of those with several counters.
         picks: of ``Picks``: the parts that are followed.
         alive, made: lists that a hit of a segment's end fills and empties: handles that get storages, and these.
-        path, entry, counters, stubs: parts that hits look at when a segment or a call ends.
+        aliases, path, entry, counters, stubs: parts that hits look at when a segment or a call ends.
     """
 
     __slots__ = (
+        "aliases",
         "alive",
         "backend",
         "buffer_table",
@@ -160,6 +161,7 @@ class RecorderState(Handler):
         "viewed",
     )
 
+    aliases: Aliases
     alive: list[Any]
     buffer_table: dict[int, Any]
     busy: bool

@@ -70,6 +70,11 @@ def symbolic_number(value: int | float, slot: int) -> Any:
     return number
 
 
+def _known(x: Any) -> Any:
+    """An operand as shape rules may look at it: of an integer, they ask whether it fits into 64 bits."""
+    return int.__index__(x) if type(x) is _SymbolicInt else x
+
+
 def _origin() -> str:
     """The Node that is running, and the line of its forward."""
     node = current_node()
@@ -142,7 +147,7 @@ class InnerRecorder(Handler):
             return self._eagerly(door.apply, op, *args)
         inputs, params = split_args(op, args)
         operands = tuple([self._operand(x) for x in inputs])
-        kind = kind_of(op, inputs, params)
+        kind = kind_of(op, tuple([_known(x) for x in inputs]), params)
         seen, joins, first = kind.avals, kind.joins, self.next_vid
         # rules see views as eager ones are laid out; the values themselves have no storage here, so each is laid out
         # afresh

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.node import NextEdge, Node
 from jitgrad.runtime.engine.graph.validate import fit
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
@@ -21,11 +22,22 @@ __all__ = ["sweep"]
 def sweep(roots: Sequence[tuple[Any, int]], grads: Sequence[Any], edges: Sequence[NextEdge]) -> tuple[Any, ...]:
     """The gradients that arrive at some edges.
 
+    What the running backward wants says nothing of these Nodes, which it does not know: all gradients are computed.
+
     Args:
         roots: (Node, output number) of each result that has a gradient.
         grads: these gradients.
-        edges: where to stop.
+        edges: where to stop: edges of these Nodes.
     """
+    task, wanted = current.graph_task, current.wanted
+    current.graph_task = current.wanted = None
+    try:
+        return _sweep(roots, grads, edges)
+    finally:
+        current.graph_task, current.wanted = task, wanted
+
+
+def _sweep(roots: Sequence[tuple[Any, int]], grads: Sequence[Any], edges: Sequence[NextEdge]) -> tuple[Any, ...]:
     ends: dict[NextEdge, int] = {}
     for i, (node, nr) in enumerate(edges):
         ends.setdefault((node, nr), i)

@@ -27,6 +27,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
+from jitgrad.runtime.engine.graph.node import NextEdge
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tracer.call_graph import CallGraph
@@ -139,6 +140,7 @@ class TraceGraph(CallGraph):
         self.has_made = False
         self.ends = self.nbytes = 0
         self.survivors.clear()
+        self.settled = None
         self._take_notes()
         if self.tip is not None or self.order.is_in_use:
             self.order.close(recorder.node.next_vid)
@@ -292,7 +294,11 @@ class TraceGraph(CallGraph):
                     known.offer(self.tip, key)
                     return known.run(self._backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
-        return _sweep.sweep(roots, [grad for grad in grads if grad is not None], node.next_edges)
+        return _sweep.sweep(roots, [grad for grad in grads if grad is not None], self._edges_of(known))
+
+    def _edges_of(self, known: CallBackward) -> list[NextEdge]:
+        """Where the call's real Nodes lead. A stand-in's edges may lead to the real Nodes of a call before it."""
+        return [(accumulator_of(self._leaf(v)), 0) if is_leaf else self._outer[v] for v, is_leaf, _ in known.targets]
 
     def use_up(self, known: CallBackward, numbers: tuple[int, ...], needed: tuple[bool, ...] | None) -> None:
         """A backward is over that does not retain the graph: drop what nothing else can ask for."""

@@ -111,7 +111,8 @@ class Engine:
         root, root_inputs = _graph_root(roots, tuple(inputs))
         task = self.new_graph_task(keep_graph, create_graph)
         task.dependencies = compute_dependencies(root, compute_min_topological_nr(outputs))
-        while call_nodes_in_use and (opened := open_call_nodes(root, roots, task.dependencies, create_graph)):
+        stops = bool(outputs)
+        while call_nodes_in_use and (opened := open_call_nodes(root, roots, task.dependencies, create_graph, stops)):
             roots = tuple([Edge(*real_edge(edge)) if edge[0] in opened else edge for edge in roots])
             root, root_inputs = _graph_root(roots, tuple(inputs))
             task.dependencies = compute_dependencies(root, compute_min_topological_nr(outputs))

@@ -335,7 +335,7 @@ def compute_dependencies(root: Node, min_topological_nr: int) -> dict[Node, int]
 
 
 def open_call_nodes(
-    root: Node, roots: Sequence[NextEdge], nodes: Iterable[Node], create_graph: bool
+    root: Node, roots: Sequence[NextEdge], nodes: Iterable[Node], create_graph: bool, is_partial: bool
 ) -> set[Node]:
     """Let edges lead to the real Nodes of calls, where a stand-in will not do for a backward.
 
@@ -344,6 +344,8 @@ def open_call_nodes(
         roots: its edges, which the caller is to change.
         nodes: all others that it can reach.
         create_graph: the backward is to be differentiable.
+        is_partial: it stops at some inputs. What leads to one result of a call need not run then where another one
+            does, as hooks can tell.
 
     Returns:
         The stand-ins that are no part of the graph any more; what is behind the real Nodes has not been looked at.
@@ -357,7 +359,9 @@ def open_call_nodes(
             if type(node) is CallNode:
                 numbers[node].add(nr)
     opened: set[Node] = {
-        node for node, used in numbers.items() if create_graph or node.graph.must_open(node.known, used)
+        node
+        for node, used in numbers.items()
+        if create_graph or (is_partial and not node.known.is_covered) or node.graph.must_open(node.known, used)
     }
     for parent in parents:
         if any(node in opened for node, _ in parent.next_edges):
