@@ -1,5 +1,7 @@
 """Single operations in eager mode, against torch: 60 operations by size, forward, and forward with backward.
 
+And 20 on integers.
+
 ``python -m benchmarks.single``. Both libraries run in this process, in turns, on one thread, in processor time. A row
 is torch's time over jitgrad's: above 1, jitgrad is faster. Printed are the geometric means by size, and the ten worst.
 Square operands of products have at most as many elements as said.
@@ -78,6 +80,30 @@ OPERATIONS: dict[str, Operation] = {
     "flip": lambda xp, x, y: x.flip(0),
 }
 
+ON_INTEGERS: dict[str, Operation] = {
+    "i + j": lambda xp, x, y: x + y,
+    "i + 1": lambda xp, x, y: x + 1,
+    "i * 2": lambda xp, x, y: x * 2,
+    "1 - i": lambda xp, x, y: 1 - x,
+    "i % 3": lambda xp, x, y: x % 3,
+    "i // 2": lambda xp, x, y: x // 2,
+    "i / 2": lambda xp, x, y: x / 2,
+    "i ** 2": lambda xp, x, y: x**2,
+    "i == 3": lambda xp, x, y: x == 3,
+    "i < j": lambda xp, x, y: x < y,
+    "i & 3": lambda xp, x, y: x & 3,
+    "i == 3 & j == 2": lambda xp, x, y: (x == 3) & (y == 2),
+    "~(i == 3)": lambda xp, x, y: ~(x == 3),
+    "i.clamp": lambda xp, x, y: x.clamp(0, 5),
+    "i.where": lambda xp, x, y: xp.where(x == 3, x, 0),
+    "i[i == 3]": lambda xp, x, y: x[x == 3],
+    "i.float": lambda xp, x, y: x.float(),
+    "i.sum": lambda xp, x, y: x.sum(),
+    "i.argmax": lambda xp, x, y: x.argmax(1),
+    "any": lambda xp, x, y: (x == 3).any(),
+}
+"""(library, i, j) -> a tensor; i and j: int64 matrices of small numbers. They have no backward."""
+
 
 class Row(NamedTuple):
     """An operation at one size; ``ratio``: torch's time over jitgrad's."""
@@ -96,6 +122,9 @@ class Row(NamedTuple):
 def _step(xp: Any, name: str, size: int, backward: bool) -> Callable[[], Any]:
     height = max(2, math.isqrt(size))
     rng = np.random.default_rng(0)
+    if name in ON_INTEGERS:
+        i, j = (xp.from_numpy(rng.integers(0, 8, (height, size // height))) for _ in range(2))
+        return lambda: ON_INTEGERS[name](xp, i, j)
     x, y = (xp.from_numpy(rng.uniform(0.5, 1.5, (height, size // height)).astype(np.float32)) for _ in range(2))
     operation = OPERATIONS[name]
     if not backward:
@@ -132,11 +161,12 @@ def measure(torch: Any, name: str, size: int, backward: bool, rounds: int, budge
 
 
 def _rows(torch: Any, arguments: argparse.Namespace) -> Iterator[Row]:
-    names = arguments.only.split(",") if arguments.only else [*OPERATIONS]
+    names = arguments.only.split(",") if arguments.only else [*OPERATIONS, *ON_INTEGERS]
     for size in arguments.sizes:
         for backward in (False, True):
             for name in names:
-                yield measure(torch, name, size, backward, arguments.rounds, arguments.budget)
+                if not (backward and name in ON_INTEGERS):
+                    yield measure(torch, name, size, backward, arguments.rounds, arguments.budget)
 
 
 def _mean(rows: list[Row]) -> float:
@@ -169,8 +199,10 @@ def main() -> None:
     print(f"{_cpu_name()}, one thread; torch {torch.__version__} / jitgrad")
     for size in arguments.sizes:
         for backward in (False, True):
-            found = [row for row in rows if row.size == size and row.backward is backward]
+            found = [r for r in rows if r.size == size and r.backward is backward and r.operation in OPERATIONS]
             print(f"{size:>9,} {'with backward' if backward else 'forward':>13}: {_mean(found):.2f}")
+        found = [row for row in rows if row.size == size and row.operation in ON_INTEGERS]
+        print(f"{size:>9,} {'on integers':>13}: {_mean(found):.2f}")
     print(f"geometric mean of {len(rows)}: {_mean(rows):.2f}; the worst:")
     for row in sorted(rows, key=lambda row: row.ratio)[:10]:
         kind = "with backward" if row.backward else "forward"

@@ -149,6 +149,9 @@ def test_single_operations_are_measured() -> None:
     single = importlib.import_module("benchmarks.single")
     assert len(single.OPERATIONS) == 60
     torch = importlib.import_module("torch")
+    assert len(single.ON_INTEGERS) == 20
+    for name in single.ON_INTEGERS:
+        assert single.measure(torch, name, 12, False, 1, 0.0).ours_us > 0
     for name in single.OPERATIONS:
         if name not in ("floor", "sign", "slice"):
             row = single.measure(torch, name, 12, True, 1, 0.0)

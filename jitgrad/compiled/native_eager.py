@@ -13,7 +13,7 @@ from typing import Any
 
 from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.native_code import NativeCode
-from jitgrad.compiled.native_hits import KEPT_SLOTS, NUMBERS
+from jitgrad.compiled.native_hits import KEPT_SLOTS, METHODS, NUMBERS, SIGNS
 from jitgrad.compiled.native_parts import install_loops
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
@@ -110,7 +110,7 @@ def _install() -> None:
         Stub("door_apply_update", direct.update_now, (), door.apply_update),
     ]
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
-    numbers.append(NumberStub("nb_negative", direct.apply_now, (OPS["neg"],), "__neg__", arity=1))
+    numbers += [NumberStub(slot, direct.apply_now, (OPS[op],), name, arity=1) for slot, (op, name) in SIGNS.items()]
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called: list[Callable[..., Any]] = [join_call, *plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
     called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values()]
@@ -130,9 +130,7 @@ def _install() -> None:
     _activate(functions)
     door.apply, door.apply_inplace = functions["door_apply"], functions["door_apply_inplace"]
     door.apply_update = functions["door_apply_update"]
-    methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
-    methods["nb_negative"] = ("__neg__",)
-    put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
+    put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in METHODS}, METHODS)
     put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
     _installed.append(functions)
     log("record", "native code for eager mode installed")

@@ -66,7 +66,17 @@ NUMBERS = {  # slot: the operation; the one that takes the operands the other wa
     "nb_true_divide": ("div", "", "__truediv__", "__rtruediv__"),
     "nb_power": ("pow", "", "__pow__", "__rpow__"),
     "nb_matrix_multiply": ("mm", "mv", "__matmul__", ""),
+    "nb_remainder": ("remainder", "", "__mod__", "__rmod__"),
+    "nb_floor_divide": ("floor_divide", "", "__floordiv__", "__rfloordiv__"),
+    "nb_and": ("bitwise_and", "bitwise_and", "__and__", "__rand__"),
+    "nb_or": ("bitwise_or", "bitwise_or", "__or__", "__ror__"),
+    "nb_xor": ("bitwise_xor", "bitwise_xor", "__xor__", "__rxor__"),
 }
+SIGNS = {"nb_negative": ("neg", "__neg__"), "nb_invert": ("bitwise_not", "__invert__")}
+"""The same of one operand."""
+METHODS = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
+METHODS |= {slot: (name,) for slot, (_, name) in SIGNS.items()}
+"""Slot -> the methods whose place it takes."""
 KEPT_SLOTS = ("_tid", "_vid", "_aval", "_requires_grad")
 
 _installing = process_lock()
@@ -114,7 +124,7 @@ def _install(code: NativeCode, driver_address: int) -> bool:
     if kernel is None:
         return False
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
-    outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, "nb_negative")}
+    outside |= {f"before_{slot}": native_slots.get(slot, 0) for slot in (*NUMBERS, *SIGNS)}
     outside["tp_getattro"] = getattr_slot(tensor).value
     for maker in makers:
         outside[f"version_{maker.cls.__name__}"], renew_versions[maker.cls] = followed_version(maker.cls)
@@ -129,9 +139,7 @@ def _install(code: NativeCode, driver_address: int) -> bool:
     if config.check_hits:
         _check_hits(tensor, functions)
     else:
-        methods = {slot: tuple(filter(None, names)) for slot, (_, _, *names) in NUMBERS.items()}
-        methods["nb_negative"] = ("__neg__",)
-        put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in methods}, methods)
+        put_in_slots(tensor, {slot: entries[f"slot_{slot}"] for slot in METHODS}, METHODS)
         put_in_compare_slot(tensor, entries["slot_tp_richcompare"], COMPARISONS)
     if "slot_tp_getattro" in entries:
         put_in_getattr_slot(tensor, entries["slot_tp_getattro"])
@@ -146,7 +154,7 @@ def _install(code: NativeCode, driver_address: int) -> bool:
 
 
 def _number_stubs() -> list[NumberStub]:
-    stubs = [NumberStub("nb_negative", hits.through_door, (OPS["neg"],), "__neg__", arity=1)]
+    stubs = [NumberStub(slot, hits.through_door, (OPS[op],), name, arity=1) for slot, (op, name) in SIGNS.items()]
     for slot, (op, swapped, method, reflected) in NUMBERS.items():
         constants = (OPS[op], OPS[swapped] if swapped else None)
         stubs.append(NumberStub(slot, _hit_of(op), constants, method, reflected, 3 if slot == "nb_power" else 2))

@@ -66,14 +66,17 @@ _VECTORCALL, _AS_NUMBER, _GETATTRO, TYPE_FLAGS, _RICHCOMPARE = 56, 96, 144, 168,
 its slot for attributes, of its flags, of its slot for comparisons."""
 
 NUMBER_SLOTS = {
-    "nb_add": 0, "nb_subtract": 1, "nb_multiply": 2, "nb_power": 5, "nb_negative": 6, "nb_true_divide": 30,
+    "nb_add": 0, "nb_subtract": 1, "nb_multiply": 2, "nb_remainder": 3, "nb_power": 5, "nb_negative": 6,
+    "nb_invert": 10, "nb_and": 13, "nb_xor": 14, "nb_or": 15, "nb_floor_divide": 29, "nb_true_divide": 30,
     "nb_matrix_multiply": 34,
 }  # fmt: skip
 """Slot -> which word of them it is (``PyNumberMethods``)."""
 
 _NUMBER_METHODS = {
-    "nb_add": "__add__", "nb_subtract": "__sub__", "nb_multiply": "__mul__", "nb_power": "__pow__",
-    "nb_negative": "__neg__", "nb_true_divide": "__truediv__", "nb_matrix_multiply": "__matmul__",
+    "nb_add": "__add__", "nb_subtract": "__sub__", "nb_multiply": "__mul__", "nb_remainder": "__mod__",
+    "nb_power": "__pow__", "nb_negative": "__neg__", "nb_invert": "__invert__", "nb_and": "__and__",
+    "nb_xor": "__xor__", "nb_or": "__or__", "nb_floor_divide": "__floordiv__", "nb_true_divide": "__truediv__",
+    "nb_matrix_multiply": "__matmul__",
 }  # fmt: skip
 _NUMBER_WORDS = 36
 

@@ -66,8 +66,8 @@ def np_promoted(function: Any, dtype_rule: Any = result_dtype, exact: bool = Fal
         dtype = dtype_rule(*inputs)
         return function(np_operand(inputs[0], dtype), *[others(x, dtype) for x in inputs[1:]])
 
-    # for callers whose inputs have the result dtype already
-    rule.direct = function  # type: ignore[attr-defined]
+    # for callers whose inputs have that dtype already
+    rule.direct, rule.dtype_of_inputs = function, dtype_rule  # type: ignore[attr-defined]
     rule.takes_halves = True  # type: ignore[attr-defined]
     return rule
 
@@ -178,9 +178,12 @@ def _alpha_aval(name: str) -> Any:
             raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
         if dtype.category < FLOATING and dtype_of(alpha).category is FLOATING:
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        if type(alpha) is bool and dtype.category is not BOOLEAN:
+            raise RuntimeError("Boolean alpha only supported for Boolean results.")
         check_fits(alpha, dtype)
         return make_aval(broadcast(name, shape_of(x), shape_of(y)), dtype)
 
+    rule.checks_numbers = ("half", "narrow")  # type: ignore[attr-defined]
     return rule
 
 
@@ -337,17 +340,22 @@ def _clamp_hi_rule(c: RuleContext, g: Any, x: Any, lo: Any, hi: Any) -> Any:
     return call("where", call("logical_or", call("gt", x, hi), call("lt", hi, lo)), g, 0.0)
 
 
-def _fitting(rule: Any, checks_halves: bool = True) -> Any:
-    """A shape rule that refuses numbers that the result's dtype does not hold."""
+def _fitting(rule: Any, checks_halves: bool = True, kernel: str = "") -> Any:
+    """A shape rule that refuses numbers that the result's dtype does not hold.
+
+    ``kernel``: PyTorch's for numbers, which takes no bools.
+    """
 
     def checked(*inputs: Any) -> Aval:
         out: Aval = rule(*inputs)
+        if kernel and out.dtype.category is BOOLEAN and all(map(is_number, inputs[1:])):
+            raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
         if out.dtype.category is INTEGER or checks_halves:
             for x in inputs:
                 check_fits(x, out.dtype)
         return out
 
-    checked.checks_numbers = checks_halves  # type: ignore[attr-defined]
+    checked.checks_numbers = ("half", "narrow") if checks_halves else ("narrow",)  # type: ignore[attr-defined]
     return checked
 
 
@@ -355,7 +363,7 @@ _CLAMP_NODES = ("ClampBackward0", "ClampBackward1")  # of tensors, of numbers
 for _name, _bounds in (("clamp", "ClampBackward1"), ("clamp_tensor", "ClampBackward0")):
     define(
         _name,
-        aval=_fitting(binary_aval("clamp")),
+        aval=_fitting(binary_aval("clamp"), kernel="clamp_scalar_cpu"),
         numpy=np_promoted(lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)),
         lower=lower_promoted(lambda b, x, lo, hi: b.min(b.max(x, lo), hi)),
         vjps=[Vjp(_clamp_x_rule, (0, 1, 2)), Vjp(_clamp_lo_rule, (0, 1, 2)), Vjp(_clamp_hi_rule, (0, 1, 2))],
@@ -373,7 +381,7 @@ def _define_bound(name: str, message: str, extreme: str, kept: str, cut: str, no
     np_rule = np.maximum if extreme == "max" else np.minimum
     define(
         name,
-        aval=_fitting(binary_aval(message)),
+        aval=_fitting(binary_aval(message), kernel=f"{message}_scalar_cpu"),
         numpy=np_promoted(np_rule),
         lower=lower_promoted(lambda b, x, bound: b.pointwise(extreme, x, bound)),
         vjps=[
@@ -448,6 +456,8 @@ def _lerp_aval(x: Any, end: Any, weight: Any) -> Aval:
     return make_aval(shape, dtype_of(x))
 
 
+_lerp_aval.checks_numbers = ("half", "narrow")  # type: ignore[attr-defined]
+
 define(
     "lerp",
     aval=_lerp_aval,
@@ -488,6 +498,9 @@ def _addcmul_aval(x: Any, t1: Any, t2: Any, value: Any) -> Aval:
     check_fits(value, result_dtype(x, t1, t2))
     return make_aval(broadcast("addcmul", *map(shape_of, (x, t1, t2))), result_dtype(x, t1, t2, value))
 
+
+for _checking in (_addcdiv_aval, _addcmul_aval):
+    _checking.checks_numbers = ("half", "narrow")  # type: ignore[attr-defined]
 
 _define_binary(
     "addcmul",

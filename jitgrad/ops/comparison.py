@@ -55,6 +55,7 @@ def _define_comparison_as_self(name: str, np_function: Any) -> None:
     def lower(b: Any, x: Any, y: Any) -> Any:
         return b.cast(lower_promoted(lambda b, x, y: getattr(b, name)(x, y))(b, x, y), x.dtype)
 
+    lower.takes_short = True  # type: ignore[attr-defined]
     define(
         f"{name}_as_self",
         aval=lambda x, y: make_aval(broadcast(name, x.shape, shape_of(y)), x.dtype),

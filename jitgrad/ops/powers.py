@@ -89,7 +89,7 @@ def _pow_base_rule(g: Any, x: Any, exponent: float) -> Any:
     return g * (exponent * call("pow_scalar", x, exponent - 1))
 
 
-_pow_scalar_aval.checks_numbers = True  # type: ignore[attr-defined]
+_pow_scalar_aval.checks_numbers = ("half", "integer")  # type: ignore[attr-defined]
 
 define(
     "pow_scalar",
@@ -154,7 +154,7 @@ def _lower_pow(b: Any, x: Any, y: Any) -> Any:
 _lower_pow.takes_short = True  # type: ignore[attr-defined]
 
 
-_pow_aval.checks_numbers = True  # type: ignore[attr-defined]
+_pow_aval.checks_numbers = ("half", "integer")  # type: ignore[attr-defined]
 
 define(
     "pow",

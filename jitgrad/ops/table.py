@@ -79,7 +79,9 @@ class Op:
     Attributes:
         name: PyTorch's name.
         aval: ``aval(*input_avals, *params) -> Aval | tuple[Aval, ...]``; the shape and dtype rule, which also raises
-            PyTorch's errors for wrong arguments. A Python number arrives as itself.
+            PyTorch's errors for wrong arguments. A Python number arrives as itself. ``aval.checks_numbers``, if there
+            is one, says for which dtypes of the tensors it refuses some numbers: "half", "integer", or "narrow", that
+            is integers but int64; else only a number's type matters where ``numpy`` has a ``direct``.
         numpy: ``numpy(*arrays, *params) -> array or tuple of arrays``, exactly of the aval's shape and dtype
             (a wrong dtype is cast by the caller). None for views, which move no data.
         lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of

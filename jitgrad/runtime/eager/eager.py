@@ -260,9 +260,9 @@ def _write_alike(op: Op, target: Any, inputs: tuple[Any, ...], params: tuple[Any
     if plan.has_kernel and inputs[0] is target and plan.write(arrays, (0,)):
         pass
     elif plan.is_exact and isinstance(plan.direct, np.ufunc):  # a kernel is exact, too, and its rule may be no ufunc
-        run_into(plan.direct, target._ndarray(), *arrays)
+        run_into(plan.direct, target._ndarray(), *plan.ufunc_operands(arrays))
     else:
-        np.copyto(target._ndarray(), run_quietly(plan.direct, *arrays, *params))
+        np.copyto(target._ndarray(), run_quietly(plan.direct, *plan.ufunc_operands(arrays), *params))
     target._vc[VERSION] += 1
     if caught.left:
         note_write(target._vc, op.name)
@@ -321,7 +321,7 @@ def apply_inplace_eager(
     written = _targets_among(targets, inputs, out_avals) if plan.has_kernel and is_apart else ()
     if isinstance(plan.direct, np.ufunc) and not joins and targets[0]._aval.dtype is out_avals[0].dtype:
         if not (written and plan.write(arrays, written)):
-            run_into(plan.direct, targets[0]._ndarray(), *arrays)
+            run_into(plan.direct, targets[0]._ndarray(), *plan.ufunc_operands(arrays))
         targets[0]._vc[VERSION] += 1
         if caught.left:
             note_write(targets[0]._vc, op.name)

@@ -18,11 +18,11 @@ import numpy as np
 
 from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU, META, Device
-from jitgrad.dtypes import COMPLEX, bool_, on_new_default
+from jitgrad.dtypes import COMPLEX, DType, bool_, int64, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import BeingImportedError, LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, make_aval
-from jitgrad.ops.shapes import check_width
+from jitgrad.ops.shapes import check_fits, check_width
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import function_of, has_kernel, is_product, kernel_of, kernel_of_write, may_fuse
@@ -140,7 +140,7 @@ class EagerPlan:
         """What says how the results are computed."""
         op = self.op
         self.direct = self._direct()
-        self._dtype = next((a.dtype.compute.np for a in self.context_avals if a is not None), None)
+        self._dtype = next((a.dtype.np for a in self.context_avals if a is not None), None)
         self.is_plain = not (self.is_several or self.is_elsewhere or op.num_inputs < 0)
         self.function = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()
@@ -149,6 +149,9 @@ class EagerPlan:
         self.list_rule = self._list_rule()
         self.rule = self.function
         if self.has_kernel and self.is_plain:
+            if self.direct and not self._values()[0].dtype.is_inexact and None in self.context_avals:
+                # a kernel's numbers come as they are, and NumPy refuses an integer that does not fit, where it wraps
+                self.rule, self.into = rule_for(op, filter(None, self.context_avals)), None
             self.function = self._first_run
 
     def _values(self) -> list[Aval]:
@@ -159,11 +162,21 @@ class EagerPlan:
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``. Python numbers do not promote a floating dtype."""
         values, rule = self._values(), self.op.numpy
-        if self.is_elsewhere or not values or not values[0].dtype.is_inexact or values[0].dtype.is_half:
+        if self.is_elsewhere or not values or values[0].dtype.is_half:
             return None
         if any(a.dtype is not values[0].dtype for a in values) or self._number_widens(values[0]):
             return None
+        if not values[0].dtype.is_inexact:
+            return self._direct_of_integers(values[0].dtype)
         return rule if isinstance(rule, np.ufunc) else getattr(rule, "direct", None)
+
+    def _direct_of_integers(self, dtype: DType) -> Callable[..., Any] | None:
+        """``direct`` of tensors of one dtype, integers or bools, and of numbers that do not promote it."""
+        direct = getattr(self.op.numpy, "direct", None)
+        dtype_of_inputs = getattr(self.op.numpy, "dtype_of_inputs", None)
+        if dtype_of_inputs is None or not isinstance(direct, np.ufunc) or self.aval.dtype not in (bool_, dtype):
+            return None
+        return direct if dtype_of_inputs(*self._operands) is dtype else None
 
     def _list_rule(self) -> Callable[..., Any] | None:
         """See ``list_rule``."""
@@ -183,32 +196,46 @@ class EagerPlan:
         return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, values[0].dtype)
 
     def is_settled(self) -> bool:
-        """Whether the plan holds until another default dtype is set: integers to the power of a number may not."""
-        has_number_by_type = None in self.context_avals and hasattr(self.op.numpy, "direct")
-        if not has_number_by_type:
+        """Whether the plan holds for all numbers of these types, until another default dtype is set.
+
+        Integers to the power of a number may not, nor may int8 be clamped by 300: their shape rules look at the number.
+        """
+        checked = getattr(self.op.aval, "checks_numbers", ())
+        if not checked or None not in self.context_avals or not hasattr(self.op.numpy, "direct"):
             return True
-        checks = hasattr(self.op.aval, "checks_numbers")  # a half dtype may not hold another number of the type
-        return all(a.dtype.is_inexact and not (checks and a.dtype.is_half) for a in self._values())
+        return not any(kind in checked for a in self._values() for kind in _kinds_of(a.dtype))
 
     def constant(self, number: Any) -> Any:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
         array = self._constants.get(number)
         if array is None:
             check_width(number)
+            if _is_wide(number) and "narrow" in getattr(self.op.aval, "checks_numbers", ()):
+                check_fits(number, self.aval.dtype)
             is_kept = (
                 isinstance(self.direct, np.ufunc)
                 and type(number) in (int, float)
                 and not self.has_kernel  # a kernel takes numbers as they are
             )
             if is_kept and type(number) is int and not number:
-                self.zero = run_quietly(np.array, 0, self._dtype)
+                self.zero = run_quietly(self._as_array, 0)
                 return self.zero
             if not is_kept or not number:  # 0.0 and -0.0 would be one entry
                 return number
             if len(self._constants) >= _MAX_CONSTANTS:
                 self._constants.clear()
-            array = self._constants[number] = run_quietly(np.array, number, self._dtype)
+            array = self._constants[number] = run_quietly(self._as_array, number)
         return array
+
+    def _as_array(self, number: int | float) -> Any:
+        """A number as a 0-d array; an integer that the dtype does not hold wraps."""
+        return np.asarray(number).astype(self._dtype) if type(number) is int else np.array(number, self._dtype)
+
+    def ufunc_operands(self, arrays: list[Any]) -> list[Any]:
+        """Arrays and numbers as ``direct`` takes them."""
+        if None not in self.context_avals or self._values()[0].dtype.is_inexact:
+            return arrays
+        return [self._as_array(x) if type(x) is int else x for x in arrays]
 
     def _first_run(self, *args: Any) -> Any:
         """Make the kernel, Note [Eager kernels]; run it. A signal's handler may come in the middle of that."""
@@ -348,6 +375,13 @@ def _are_elsewhere(avals: Sequence[Any]) -> bool:
     return False
 
 
+def _kinds_of(dtype: DType) -> tuple[str, ...]:
+    """A dtype in the words of ``Op.aval.checks_numbers``; every int is an int64."""
+    if dtype.is_inexact:
+        return ("half",) if dtype.is_half else ()
+    return ("integer",) if dtype is int64 else ("integer", "narrow")
+
+
 def _is_complex(x: Any) -> bool:
     """Whether an input, an aval or a number, is complex."""
     return x.dtype.category is COMPLEX if type(x) is Aval else isinstance(x, complex)
@@ -435,10 +469,16 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
         if plan.is_settled():
             _keep_for_a_while(key, plan)
         return plan
+    looked_at = ("looked at", *key)  # the shape rule has to look at the numbers of each call
+    plan = plans.get(looked_at)
+    if plan is not None:
+        aval_args(plan.op, avals, params)
+        return plan
     plan = EagerPlan(op, avals, params)
     if op.is_view:
         _keep_for_a_while(key, plan)
-    elif plan.is_settled():
+    else:
+        key = key if plan.is_settled() else looked_at
         if len(plans) >= _MAX_PLANS:
             for old in [*plans][: _MAX_PLANS // 2]:
                 plans.pop(old, None)
@@ -462,7 +502,14 @@ def _keep_for_a_while(key: tuple[Any, ...], plan: EagerPlan) -> None:
 def number_key(op: Op, number: Any) -> Any:
     """Of pointwise operations and updates only a number's type matters; of others its value may decide the shape."""
     check_width(number)
-    return type(number) if _is_keyed_by_type(op) else (type(number), number)
+    if _is_keyed_by_type(op) and not _is_wide(number):
+        return type(number)
+    return type(number), number
+
+
+def _is_wide(number: Any) -> bool:
+    """Whether a number is an int that no int64 holds: some operations refuse it, others wrap it."""
+    return type(number) is int and number >= 1 << 63
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, joined, same
+from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, is_word, joined, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.runtime.eager.eager import make_view
@@ -97,7 +97,7 @@ def array_of(x: TensorBase) -> Any:
 @eager_native
 def constant_of(plan: EagerPlan, number: Any) -> Any:
     """``plan.constant(number)``."""
-    if type(number) is float and plan.has_kernel is True:
+    if plan.has_kernel is True and (type(number) is float or (type(number) is int and is_word(number))):
         return number
     if plan.zero is not None and type(number) is int and same(number, 0):
         return plan.zero
