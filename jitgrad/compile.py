@@ -24,7 +24,9 @@ from jitgrad.lazy import LazyModule
 from jitgrad.runtime.eager.direct import install_native
 from jitgrad.runtime.eager.kernel import install_kernels
 from jitgrad.state import anomaly, native_cell, state, switch_handler
-from jitgrad.tracer.call_hits import CallSite
+from jitgrad.tracer.call_graph import OPENED_COSTS
+from jitgrad.tracer.call_hits import OPENED_FROM, CallSite
+from jitgrad.tracer.history import History
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.recorder_state import RUNNING, new_tid
@@ -54,10 +56,23 @@ from jitgrad.user_line import PACKAGE, came_between
 # add up sums in blocks: a call's last bits may depend on whether its graph was new. With ``config.same_bits`` every
 # segment is compiled when it is first met, at whatever cost (no Note [Long calls] either), and equal calls give equal
 # bits.
+#
+# Note [Opened graphs]
+# ~~~~~~~~~~~~~~~~~~~~
+# The graph that a call leaves is one node as long as nobody looks (Note [Backward from outside]). Where somebody does
+# after every call - ``create_graph=True`` outside, a hook, a custom Function - its Nodes are made from a recipe, in
+# Python, some 20 us each. Eager mode makes them in native code, so with small values it is the quicker one, by two to
+# four times. So a compiled function keeps account here, too: such a call adds ``OPENED_COSTS`` to ``opened`` of its
+# trie, a plain backward takes one off. From ``OPENED_FROM`` on, which is 32 such calls in a row, calls run eagerly for
+# a while if their values have ``_SMALL_NBYTES`` or less in the mean: 16 of them, and twice as many each time that a few
+# looks show the same, up to 256. ``stats()["eager_calls"]`` counts them. A step that is compiled as a whole leaves no
+# graph, and with ``config.same_bits`` nothing of this happens.
 LOOK_COSTS = 10
 _DEFER_FROM, _FOLLOW_FROM = 6 * LOOK_COSTS, 16 * LOOK_COSTS
 MOST_DEBT = _FOLLOW_FROM + LOOK_COSTS
 _TRIES, _FIRST_PAUSE, LONGEST_PAUSE, _EAGER_CALLS_PAY = 4, 16, 256, 32
+
+_LOOKS, _SMALL_NBYTES = 4, 1 << 16
 
 _checking: Any = LazyModule("jitgrad.checking.verify")
 
@@ -94,7 +109,7 @@ class CompiledFunction(CallSite):
         self.fn = fn
         self.trie = Trie(config.max_trie_nodes, config.max_new_values)
         self.last = None
-        self.debt = self.skip = self.tries = 0
+        self.debt = self.skip = self.tries = self.pauses = 0
         self.idle = []
         self.batches = Batches()
 
@@ -234,8 +249,24 @@ class CompiledFunction(CallSite):
             self._count_new_graph()
         else:
             self.count_known_graph()
+        if self.trie.opened >= OPENED_FROM:
+            self.pause()
         if recorder.rest():
             self.idle.append(recorder)
+
+    def pause(self) -> None:
+        """See Note [Opened graphs]."""
+        if config.same_bits or not self._is_small():
+            self.trie.opened = -LONGEST_PAUSE
+            return
+        self.trie.opened = OPENED_FROM - _LOOKS * OPENED_COSTS
+        self.skip = min(_FIRST_PAUSE << min(self.pauses, 8), LONGEST_PAUSE)
+        self.pauses += 1
+
+    def _is_small(self) -> bool:
+        """Whether the values of the call that ended last are small in the mean."""
+        instrs = History.replay(self.last).instrs
+        return sum([aval.nbytes for instr in instrs for aval in instr.avals]) <= _SMALL_NBYTES * len(instrs)
 
     def _count_new_graph(self) -> None:
         """A call recorded something new, see Note [New graphs]."""
@@ -265,7 +296,7 @@ class CompiledFunction(CallSite):
 
     def look_again(self) -> None:
         """Record the next call, whatever recent calls were like."""
-        self.skip = self.tries = 0
+        self.skip = self.tries = self.pauses = self.trie.opened = 0
         self._owe(0)
 
     def last_path(self) -> list[Any]:

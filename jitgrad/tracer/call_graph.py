@@ -10,8 +10,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from jitgrad.locks import process_lock
+from jitgrad.tracer.trie import Trie
 
-__all__ = ["CallGraph"]
+__all__ = ["OPENED_COSTS", "CallGraph"]
+
+OPENED_COSTS = 4
+"""How many plain backwards pay for a graph that was opened, Note [Opened graphs]."""
 
 _making = process_lock()
 _FIRST: dict[str, Any] = {
@@ -31,6 +35,7 @@ class CallGraph:
     Attributes:
         recorder: the recorder while the call runs, then None.
         tid: the call.
+        trie: of the function that was called.
         tip: the end of the path when a segment last left differentiable survivors.
         is_touched: Nodes of this call were made, or changed.
         is_settled: a segment has ended in the middle of the call, and left what the next three say.
@@ -77,6 +82,7 @@ class CallGraph:
         "table",
         "tid",
         "tip",
+        "trie",
         "used",
         "versions",
     )
@@ -113,6 +119,7 @@ class CallGraph:
     survivors: list[Any]
     tid: int
     tip: Any
+    trie: Trie
     versions: dict[int, int]
 
     def __getattr__(self, name: str) -> Any:

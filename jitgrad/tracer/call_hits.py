@@ -39,13 +39,16 @@ from jitgrad.tracer.recorder_state import TIDS, RecorderState
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.tracer.view_hits import all_living
 
-__all__ = ["FINISHED", "CallSite", "call_compiled", "use_hits"]
+__all__ = ["FINISHED", "OPENED_FROM", "CallSite", "call_compiled", "use_hits"]
 
 _MAX_CALLS = 1000
 _MAX_GRAPHS = 4
 
 FINISHED = -1
 """The stamp of a recorder whose call is over."""
+
+OPENED_FROM = 128
+"""See Note [Opened graphs]."""
 
 
 class CallSite:
@@ -60,15 +63,17 @@ class CallSite:
         debt: what looks at new graphs have cost and known graphs have not yet saved, see Note [New graphs].
         skip: how many calls are to run eagerly, see there.
         tries: how many calls in a row have left their recording early, see there.
+        pauses: how often calls have run eagerly for a while, see Note [Opened graphs].
     """
 
-    __slots__ = ("batches", "debt", "fn", "idle", "last", "skip", "trie", "tries")
+    __slots__ = ("batches", "debt", "fn", "idle", "last", "pauses", "skip", "trie", "tries")
 
     batches: Any
     debt: int
     fn: Any
     idle: list[Any]
     last: Any
+    pauses: int
     skip: int
     trie: Trie
     tries: int
@@ -79,6 +84,10 @@ class CallSite:
 
     def count_known_graph(self) -> None:
         """A call had nothing new, while there is much debt."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Graphs of calls have been opened too often: see Note [Opened graphs]."""
         raise NotImplementedError
 
 
@@ -232,6 +241,8 @@ def put_away(site: CallSite, recorder: RecorderState) -> None:
         site.count_known_graph()
     elif debt != 0:
         site.debt = debt - 1
+    if int(site.trie.opened) >= OPENED_FROM:
+        site.pause()
     recorder.tid = FINISHED
     site.idle.append(recorder)
 

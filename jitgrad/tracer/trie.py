@@ -211,18 +211,21 @@ class Trie:
         outlived: (stamps of calls, nodes that left the trie while these were recorded): they last until the next time
             that nodes leave it and the calls are over, see Note [Lasting references].
         plans: key of a segment -> its plan, as long as a program in the trie has it; the backend's, Note [Known plans].
+        opened: what the Nodes of graphs that calls have left have cost, less what others have saved, Note
+            [Opened graphs].
     """
 
-    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "outlived", "plans", "roots", "size")
+    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "opened", "outlived", "plans", "roots", "size")
 
     clock: int
     limit: int
+    opened: int
     size: int
 
     def __init__(self, limit: int, new_limit: int) -> None:
         self.roots: dict[Any, TrieNode] = {}
         self.size = 0
-        self.clock = 0
+        self.clock = self.opened = 0
         self.defers = self.follows = False
         self.limit = limit
         self.new_limit = new_limit

@@ -93,7 +93,7 @@ def test_random_calls_are_pytorchs(name: str) -> None:
         values = [rng.randint(-128, 127) for _ in range(length)]
         if dtype in ("bool", "uint8"):
             values = [abs(v) % (2 if dtype == "bool" else 128) for v in values]
-        numbers = [n for n in NUMBERS if dtype != "bool" or n < 2**63]  # PyTorch refuses such a number beside bools alone
+        numbers = [n for n in NUMBERS if dtype != "bool" or n < 2**63]  # PyTorch refuses it there
         others: list[Any] = rng.sample(numbers, 3)
         if rng.random() < 0.3:
             kind = rng.choice((dtype, dtype, *DTYPES))

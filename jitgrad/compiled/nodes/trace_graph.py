@@ -30,7 +30,7 @@ from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
 from jitgrad.runtime.engine.graph.node import NextEdge
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import anomaly, modes_in_use, state
-from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.tracer.call_graph import OPENED_COSTS, CallGraph
 from jitgrad.tracer.history import History
 from jitgrad.tracer.slots import fresh_handle, twin_of
 from jitgrad.version_counter import VERSION, version_of
@@ -84,7 +84,7 @@ class TraceGraph(CallGraph):
     _upkeep: Upkeep | None
 
     def __init__(self, recorder: Any) -> None:
-        self.recorder = recorder
+        self.recorder, self.trie = recorder, recorder.trie
         self.tid = recorder.tid
         self._backend = recorder.backend
 
@@ -154,6 +154,8 @@ class TraceGraph(CallGraph):
             self.order.reset()
             self.is_touched = self.is_settled = False
             return
+        if self.saves and self.nodes:
+            self.trie.opened += OPENED_COSTS
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.entry.outer
         if self.saves:
@@ -291,6 +293,7 @@ class TraceGraph(CallGraph):
             if not self._is_overwritten(known):
                 program = known.program(self.tip, self._backend, self._scalars, key)
                 if program is not None:
+                    self.trie.opened -= self.trie.opened > 0
                     known.offer(self.tip, key)
                     return known.run(self._backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
@@ -337,6 +340,8 @@ class TraceGraph(CallGraph):
 
     def build(self, vid: int, recipe: Recipe) -> None:
         """Make the Nodes behind a value."""
+        if self.recorder is None and not self.nodes:
+            self.trie.opened += OPENED_COSTS
         self.is_touched = True
         if self.entered is not None:
             self._take_over()

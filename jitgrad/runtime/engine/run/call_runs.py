@@ -31,6 +31,7 @@ from jitgrad.state import state
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.call_graph import CallGraph
+from jitgrad.tracer.trie import Trie
 from jitgrad.version_counter import VERSION
 
 __all__ = ["is_plain_call", "run_call"]
@@ -212,6 +213,10 @@ def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
     if not run_record(step, record):
         return None
     bump("outside_backwards")
+    trie: Trie = graph.trie
+    opened = int(trie.opened)
+    if opened > 0:
+        trie.opened = opened - 1
     if not keep_graph:
         use_up(graph, program)
     return gradients(program, made, grads)
