@@ -10,6 +10,7 @@ _GROWTH = "compiled/test_growth.py"
 _SAME = f"{_GROWTH}::test_the_path_is_the_one_that_python_records"
 _RANDOM = f"{_GROWTH}::test_random_programs_record_what_python_records"
 _RUNS = "compiled/test_instr_runs.py"
+_WRITES = "autograd/test_writes_in_graphs.py"
 _COPIES = "runtime/test_copies.py"
 _OPTIONS = "ops/test_factory_options.py"
 _NO_GRAD = "compiled/test_views_without_grad.py"
@@ -67,11 +68,23 @@ GROWTH_MUTANTS = [
         ("instr_runs.py", "            take_out(values, vid)\n", "            pass\n", _RUNS),
         ("instr_runs.py", "return array if is_own(array, plan.aval, operands) else own(array, plan.aval, operands)",
          "return array", f"{_RUNS} compiled/test_first_calls.py"),
-        ("direct.py", "source._aval is not aval and source._vc is target._vc", "False", _COPIES),
-        ("direct.py", "if not aval.is_contiguous or aval.device is not CPU:", "if aval.device is not CPU:", _COPIES),
-        ("direct.py", "other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)",
+        ("direct_writes.py", "source._aval is not aval and source._vc is target._vc", "False", _COPIES),
+        ("direct_writes.py", "if not aval.is_contiguous or aval.device is not CPU:", "if aval.device is not CPU:",
+         _COPIES),
+        ("direct_writes.py",
+         "other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)",
          "other.device is aval.device", _COPIES),
-        ("direct.py", " or (may_join and isinstance(inputs[1], TensorBase) and may_need_graph(source))", "", _COPIES),
+        ("direct_writes.py", " or any_in_graph(inputs)", "", _WRITES),
+        ("direct_writes.py", "x._vc is target._vc or overlaps(x, target)", "False",
+         "runtime/test_targets_as_operands.py"),
+        ("direct_writes.py", "            before = with_first(", "            with_first(", _WRITES),
+        ("direct_writes.py", "    if is_written_twice(target, inputs):\n        return False\n", "",
+         _WRITES),
+        ("direct_writes.py", "    target._accumulator = None\n", "", _WRITES),
+        ("direct_writes.py", "    if target._hooks is not None or target._retains_grad:\n        return False\n", "",
+         "autograd/test_hooks.py"),
+        ("direct_writes.py", "target._base is not None or target._graph is not None", "target._graph is not None",
+         _WRITES),
         ("instr_runs.py", "        if type(x) is int and x not in needed:\n", "        if type(x) is int:\n",
          f"{_RUNS} compiled/test_first_calls.py"),
     ),

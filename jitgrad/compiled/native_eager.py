@@ -26,7 +26,7 @@ from jitgrad.door import door
 from jitgrad.events import log
 from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager import direct, direct_writes
 from jitgrad.runtime.eager.instr_runs import INSTR_RUNS, PYTHONS_INSTR_RUNS
 from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, run_kernel, run_step
 from jitgrad.runtime.eager.quiet import has_context
@@ -106,8 +106,8 @@ def _install() -> None:
     handles = Handles(tensor, KEPT_SLOTS)
     stubs = [
         Stub("door_apply", direct.apply_now, (), door.apply),
-        Stub("door_apply_inplace", direct.write_now, (), door.apply_inplace),
-        Stub("door_apply_update", direct.update_now, (), door.apply_update),
+        Stub("door_apply_inplace", direct_writes.write_now, (), door.apply_inplace),
+        Stub("door_apply_update", direct_writes.update_now, (), door.apply_update),
     ]
     numbers = [_number_stub(slot, *row) for slot, row in NUMBERS.items()]
     numbers += [NumberStub(slot, direct.apply_now, (OPS[op],), name, arity=1) for slot, (op, name) in SIGNS.items()]

@@ -205,6 +205,9 @@ conj_physical complex polar
 """
 """They go through TensorIterator."""
 
+POINTWISE = frozenset(_POINTWISE.split()) | {"copy", "masked_fill", "zero"}
+"""Each element of their results is a function of the operands' elements at its place."""
+
 _LOSSES = "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits"
 """Pointwise, unless they are reduced."""
 

@@ -13,7 +13,7 @@ import pytest
 import jitgrad as jg
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS
-from jitgrad.runtime.eager import direct
+from jitgrad.runtime.eager import direct, direct_writes
 from jitgrad.state import state
 from jitgrad.tracer import hits, update_hits, write_hits
 from jitgrad.tracer.hits import MISSED
@@ -31,13 +31,13 @@ def _calls(op: str, x: Any) -> list[Callable[[], Any]]:
     ]
     write = [
         lambda args=args, form=form: form(entry, args[:1], args)
-        for form in (direct.write_now, write_hits.write_through_door)
+        for form in (direct_writes.write_now, write_hits.write_through_door)
         for args in both
         if not isinstance(args[0], jg.Tensor)
     ]
     update = [
         lambda row=row, form=form: form(OPS["_sgd_update"], [row], (0,), (0.1,), (0.0, False), ())
-        for form in (direct.update_now, update_hits.update_through_door)
+        for form in (direct_writes.update_now, update_hits.update_through_door)
         for row in ((x, tensor), (tensor, x))
     ]
     return [*apply, *write, *update]

@@ -17,7 +17,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.anomaly import store_line
 from jitgrad.runtime.engine.graph.copy_slices import CopySlices
 from jitgrad.runtime.engine.graph.node import INVALID_EDGE, NextEdge
-from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan
+from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backward_plan, context_for
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
 from jitgrad.state import anomaly
 from jitgrad.structs import struct
@@ -93,23 +93,9 @@ def needs_and_plan(instr: Instr) -> tuple[tuple[bool, ...], BackwardPlan]:
     return found
 
 
-_CONTEXTS: dict[tuple[Any, ...], RuleContext] = {}
-_MAX_CONTEXTS = 4096
-
-
 def context_of(instr: Instr, avals: tuple[Aval | None, ...], needs: tuple[bool, ...]) -> RuleContext:
-    """The context of Nodes that are alike: they share their rule programs, as eager Nodes do (Note [Rule programs]).
-
-    Example: a call leaves its recording after 60 turns of a loop. Its Nodes run as eager ones do, and 60 equal products
-    need one program.
-    """
-    key = (instr.op, avals, instr.avals, instr.params, needs)
-    context = _CONTEXTS.get(key)
-    if context is None:
-        if len(_CONTEXTS) >= _MAX_CONTEXTS:
-            _CONTEXTS.clear()
-        context = _CONTEXTS[key] = RuleContext(*key[1:])
-    return context
+    """The context of an instruction's Node."""
+    return context_for(instr.op, avals, instr.avals, instr.params, needs)
 
 
 def saved_vids(history: History, roots: list[int]) -> set[int]:

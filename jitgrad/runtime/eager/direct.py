@@ -1,6 +1,7 @@
 """Eager execution of operations, without a detour.
 
-Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does in their place and for writes.
+Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does in their place (of writes:
+``direct_writes.py``).
 Must not know: traces, code generation.
 In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
@@ -16,8 +17,9 @@ The same steps as in ``eager.py``, in a straight line: most operations of most p
 # ``compiled/native_eager.py`` compiles them, as a module of their own. From then on operators and comparisons
 # try ``operate_now`` first, and the door ``apply_now``, ``write_now`` and ``update_now``. They answer for the main
 # thread only: its ``Here`` is the active one.
-# What a graph has to know of a write, and what may be refused, is left to Python: a write runs here only where every
-# tensor has the same ``Aval``, none of them is in a graph that can be recorded, and nobody asked to see writes.
+# What may be refused of a write is left to Python: a write runs here only where the result fits, operands share all of
+# their memory with what is written or none, this is neither a leaf nor a view if it is in a graph, and nobody asked to
+# see writes.
 """
 
 from __future__ import annotations
@@ -28,44 +30,33 @@ from typing import Any
 
 from jitgrad.cpython.primitives import (
     active,
-    call_inside,
     eager_apart,
     eager_native,
     is_hashable,
-    is_word,
     joined,
     packed_rest,
-    same,
 )
-from jitgrad.devices import CPU
 from jitgrad.door import door
-from jitgrad.dtypes import float32, float64, int64
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import OPS, Op
-from jitgrad.runtime.eager.assign import may_need_graph
+from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import apply_eager, make_view
-from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.results import (
     Here,
     array_of,
-    arrays_of,
     constant_of,
     join,
     needs_grad,
     result_of,
     results_of,
-    run_all,
 )
-from jitgrad.runtime.engine.graph.overwrites import caught, note_write
-from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors, write_checks
+from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
-from jitgrad.version_counter import VERSION, inference_tensors
 
-__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "here", "install_native", "multiply_now",
-           "operate_now", "tick", "update_now", "write_now"]  # fmt: skip
+__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "first_of", "here",
+           "here_if_eager", "install_native", "multiply_now", "operate_now", "tick"]  # fmt: skip
 
 
 class _OfThisThread(threading.local):
@@ -319,210 +310,6 @@ def first_of(args: Args, count: int) -> Any:
         found.append(args[at])
         at += 1
     return tuple(found)
-
-
-# --- in-place operations ---
-
-
-@eager_native
-def is_marked_now(x: TensorBase) -> bool:
-    """Whether a tensor is an inference tensor, which may be written in inference mode only."""
-    return len(inference_tensors) != 0 and type(x._vc) is not list
-
-
-@eager_apart
-def write_now(op: Op, targets: Any, args: Args) -> Any:
-    """``door.apply_inplace`` of one target, where no graph has to know and all tensors are laid out alike.
-
-    Nothing can be refused then: the result fits, and operands share all of their memory with the target, or none.
-    """
-    thread = here_if_eager()
-    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
-        return MISSED
-    written: tuple[Any, ...] = targets
-    count = int(op.num_inputs)
-    if len(written) != 1 or count < 1 or len(args) < count or not isinstance(written[0], TensorBase):
-        return MISSED  # slots are read without a look at the class
-    params: tuple[Any, ...] = packed_rest(args, count)
-    if not (len(params) == 0 or is_hashable(params)):
-        return MISSED
-    target: TensorBase = written[0]
-    if is_marked_now(target):
-        return MISSED
-    inputs: tuple[Any, ...] = first_of(args, count)
-    may_join = thread.thread.get("grad_enabled") is not False
-    if may_join and may_need_graph(target):
-        return MISSED
-    if op is _COPY:
-        source: TensorBase = inputs[1]
-        if inputs[0] is not target or (may_join and isinstance(inputs[1], TensorBase) and may_need_graph(source)):
-            return MISSED
-        return targets if copy_now(thread, target, inputs[1]) else MISSED
-    avals: list[Any] = []
-    for x in inputs:
-        if isinstance(x, TensorBase):
-            if x._aval is not target._aval or (may_join and may_need_graph(x)):
-                return MISSED
-            avals.append(x._aval)
-        else:
-            avals.append(type(x))
-    known: dict[Any, Any] = plans
-    found = known.get(joined((op, params), tuple(avals)))
-    if found is None:
-        return MISSED
-    plan: EagerPlan = found
-    if plan.aval is not target._aval or plan.direct is None or (plan.into is None and plan.has_kernel is not True):
-        return MISSED  # without ``direct``, an element may be more than a function of those at its place
-    if plan.has_kernel is True and inputs[0] is not target:
-        return MISSED
-    arrays = arrays_of(plan, inputs)
-    if arrays is None or array_of(target) is MISSED or not write_alike(thread, plan, target, arrays):
-        return MISSED
-    return targets
-
-
-_COPY = OPS["copy"]
-_FIRST = (0,)
-
-
-@eager_apart
-def source_of(aval: Aval, source: Any) -> Any:
-    """What NumPy copies into a tensor of a layout, with no other rounding than PyTorch's; ``MISSED``: something else.
-
-    The memory of a source must be another one, or lie alike.
-    """
-    if isinstance(source, TensorBase):
-        other: Aval = source._aval
-        is_alike = other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)
-        return array_of(source) if is_alike else MISSED
-    if aval.dtype is float32 or aval.dtype is float64:
-        return source if type(source) is float or (type(source) is int and is_word(source)) else MISSED
-    return source if aval.dtype is int64 and type(source) is int and is_word(source) else MISSED
-
-
-@eager_apart
-def copy_now(thread: Here, target: TensorBase, source: Any) -> bool:
-    """Overwrite a tensor outside any graph with a tensor or a number that it holds; False: nothing is written."""
-    aval: Aval = target._aval
-    if not aval.is_contiguous or aval.device is not CPU:
-        return False
-    if isinstance(source, TensorBase) and source._aval is not aval and source._vc is target._vc:
-        return False  # another view of the same memory
-    array = source_of(aval, source)
-    into = array_of(target)
-    if array is MISSED or into is MISSED:
-        return False
-    given: Any = (into, array)
-    if call_inside(thread.context, _overwrite, given) is None:  # see ``result_of``
-        run_all(_overwrite, given)
-    versions: list[Any] = target._vc
-    versions[VERSION] = int(versions[VERSION]) + 1
-    if int(caught.left) > 0:
-        note_write(versions, "copy", 0)
-    return True
-
-
-def _overwrite(target: Any, source: Any) -> bool:
-    target[...] = source
-    return True
-
-
-@eager_apart
-def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> bool:
-    """Write a plan's result into a tensor that is laid out as it is; False: nothing is written."""
-    if plan.has_kernel is not True or not write_by_kernel(plan, arrays, _FIRST):
-        if plan.into is None:
-            return False
-        arrays.append(array_of(target))
-        given: Any = tuple(arrays)
-        if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
-            run_all(plan.into, given)
-    versions: list[Any] = target._vc
-    versions[VERSION] = int(versions[VERSION]) + 1
-    if int(caught.left) > 0:
-        note_write(versions, plan.op.name, 0)  # of native code there are no frames
-    return True
-
-
-@eager_apart
-def write_by_kernel(plan: EagerPlan, arrays: list[Any], targets: tuple[Any, ...]) -> bool:
-    """``plan.write(arrays, targets)``."""
-    kernels: dict[Any, Any] = plan._writes
-    kernel = kernels.get(targets)
-    if kernel is None:
-        return plan.write(arrays, targets) is True
-    return run_kernel(kernel, tuple(arrays)) is not None
-
-
-# --- optimizers' steps ---
-
-
-@eager_apart
-def update_now(op: Op, rows: Any, writes: Any, numbers: Any, params: Any, rest: Args) -> Any:
-    """``door.apply_update`` where every row has a kernel and tensors that are laid out alike."""
-    thread = here_if_eager()
-    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
-        return MISSED
-    if type(rows) is not list or len(rest) != 0 or thread.thread.get("grad_enabled") is not False:
-        return MISSED
-    given: list[Any] = rows
-    kinds: list[Any] = []
-    values: tuple[Any, ...] = numbers
-    for number in values:
-        kinds.append(type(number))
-    ends = tuple(kinds)
-    found: list[Any] = []
-    for row in given:
-        plan = plan_of_row(op, row, ends, params)
-        if plan is None:
-            return MISSED
-        found.append(plan)
-    at = 0
-    while at < len(given):
-        update_row(found[at], given[at], writes, numbers, params)
-        at += 1
-    return None
-
-
-@eager_apart
-def plan_of_row(op: Op, row: tuple[Any, ...], kinds: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
-    """The plan of a row; None if it has none, or no kernel."""
-    first: TensorBase = row[0]
-    avals: list[Any] = []
-    for x in row:
-        if not isinstance(x, TensorBase) or x._aval is not first._aval or is_marked_now(x) or array_of(x) is MISSED:
-            return None
-        avals.append(x._aval)
-    known: dict[Any, Any] = plans
-    found = known.get(joined((op, params), joined(tuple(avals), kinds)))
-    if found is None:
-        return None
-    plan: EagerPlan = found
-    return plan if plan.has_kernel is True and plan.aval is first._aval else None
-
-
-@eager_apart
-def update_row(
-    plan: EagerPlan, row: tuple[Any, ...], writes: tuple[Any, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
-) -> None:
-    """Compute a row's results, and write them."""
-    arrays: list[Any] = []
-    for x in row:
-        arrays.append(array_of(x))
-    for number in numbers:
-        arrays.append(number)
-    targets: list[Any] = []
-    for place in writes:
-        targets.append(row[int(place)])
-    if not write_by_kernel(plan, arrays, writes):
-        door.run_inplace(plan.op, tuple(targets), joined(row, numbers), params)
-        return
-    for x in targets:
-        target: TensorBase = x
-        versions: list[Any] = target._vc
-        versions[VERSION] = int(versions[VERSION]) + 1
-        if int(caught.left) > 0:
-            note_write(versions, plan.op.name, 0)
 
 
 # --- when it is compiled ---

@@ -275,7 +275,7 @@ def _are_apart(plan: EagerPlan, targets: tuple[Any, ...], inputs: tuple[Any, ...
     NumPy's own in-place calls take care of that: ``x.mul_(x.diagonal())``. Where an element of a result is more than a
     function of those at its place, the target is one operand at most: ``x.addmm_(x, x)`` reads what it has written.
     """
-    by_place = plan.direct is not None or plan.op.is_update
+    by_place = plan.by_place
     if not by_place and any([sum(x is target for x in inputs) > 1 for target in targets]):
         return False
     for x, array in zip(inputs, arrays, strict=True):

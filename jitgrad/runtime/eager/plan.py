@@ -23,7 +23,7 @@ from jitgrad.layouts import plain
 from jitgrad.lazy import BeingImportedError, LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_fits, check_width
-from jitgrad.ops.table import Op, RuleContext
+from jitgrad.ops.table import POINTWISE, Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import function_of, has_kernel, is_product, kernel_of, kernel_of_write, may_fuse
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
@@ -58,6 +58,7 @@ class EagerPlan:
         is_plain: one result, in memory of its own, on the CPU.
         is_one_view: one result, over the memory of the operand, on the CPU.
         aval: of the first output.
+        by_place: an element of the result is a function of those at its place.
         function: ``direct``, or the operation's NumPy rule.
         views: avals of the results, all over the memory of the first operand, on the CPU and inside it; else None.
         list_rule: the NumPy rule of an operation with one result that takes a list, if it may run as it is; else None.
@@ -79,6 +80,7 @@ class EagerPlan:
         "_operands",
         "_writes",
         "aval",
+        "by_place",
         "context_avals",
         "differentiable",
         "direct",
@@ -132,7 +134,7 @@ class EagerPlan:
         self.list_rule: Any = None
         self.rule: Any = None
         self._dtype: Any = None
-        self.is_plain = self.is_exact = self.has_kernel = False
+        self.by_place = self.is_plain = self.is_exact = self.has_kernel = False
         if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
             self._plan_computing()
 
@@ -141,6 +143,7 @@ class EagerPlan:
         op = self.op
         self.direct = self._direct()
         self._dtype = next((a.dtype.np for a in self.context_avals if a is not None), None)
+        self.by_place = self.direct is not None or op.is_update or op.name in POINTWISE
         self.is_plain = not (self.is_several or self.is_elsewhere or op.num_inputs < 0)
         self.function = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
         self.is_exact = self._is_exact()

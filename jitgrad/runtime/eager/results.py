@@ -27,8 +27,8 @@ from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits import MISSED
 
-__all__ = ["MAKERS", "PYTHONS_MAKERS", "Here", "Makers", "array_of", "arrays_of", "constant_of", "join", "needs_grad",
-           "result_of", "results_of", "run_all"]  # fmt: skip
+__all__ = ["MAKERS", "PYTHONS_MAKERS", "Here", "Makers", "array_of", "arrays_of", "constant_of", "edges_to", "graph_of",
+           "join", "needs_grad", "result_of", "results_of", "run_all"]  # fmt: skip
 
 
 class Here:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.cpython.primitives import blank, eager_native
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
@@ -39,6 +40,7 @@ __all__ = [
     "assemble",
     "backward_plan",
     "build_node",
+    "context_for",
     "edge_of",
     "edges_asked",
     "ends_with_release",
@@ -479,8 +481,37 @@ def make_op_node(
         needs: which inputs need a gradient; at least one.
     """
     avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
-    context = RuleContext(avals, tuple([x._aval for x in outputs]), params, needs)
+    context = context_for(op, avals, tuple([x._aval for x in outputs]), params, needs)
     return build_node(op, backward_plan(op, needs), context, inputs, outputs)
+
+
+_CONTEXTS: dict[tuple[Any, ...], RuleContext] = {}
+_MAX_CONTEXTS = 4096
+
+
+def context_for(
+    op: Op,
+    avals: tuple[Aval | None, ...],
+    out_avals: tuple[Aval, ...],
+    params: tuple[Any, ...],
+    needs: tuple[bool, ...],
+) -> RuleContext:
+    """The context of Nodes that are alike: they share their rule programs, Note [Rule programs].
+
+    An ``EagerPlan`` keeps those of its own Nodes. Here are those of Nodes that are made otherwise: of writes, and from
+    traces. Example: a call leaves its recording after 60 turns of a loop. Its Nodes run as eager ones do, and 60 equal
+    products need one program.
+    """
+    key = (op, avals, out_avals, params, needs)
+    try:
+        context = _CONTEXTS.get(key)
+    except TypeError:  # a parameter that cannot be hashed
+        return RuleContext(*key[1:])
+    if context is None:
+        if len(_CONTEXTS) >= _MAX_CONTEXTS:
+            _CONTEXTS.clear()
+        context = _CONTEXTS[key] = RuleContext(*key[1:])
+    return context
 
 
 def build_node(

@@ -28,12 +28,12 @@ from jitgrad.state import anomaly
 from jitgrad.user_line import PACKAGE
 from jitgrad.version_counter import VersionCounter, remember_write, version_of, writes_after
 
-__all__ = ["Place", "caught", "modified_message", "note_write", "place_now"]
+__all__ = ["CAUGHT_AT_FIRST", "Place", "caught", "modified_message", "note_write", "place_now"]
 
 Place = tuple[CodeType, int] | str
 """A code object and an offset in it, or a finished ``file:line``."""
 
-_AT_FIRST = 2000
+CAUGHT_AT_FIRST = 2000
 _WRITE_DEPTH = 3
 """The user is no nearer to what calls ``note_write``: the dispatcher and a method are between."""
 
@@ -44,11 +44,11 @@ class _Caught:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = _AT_FIRST
+        self.left = CAUGHT_AT_FIRST
 
     def go_on(self) -> None:
         """Something is written in place here: it is worth while."""
-        self.left = _AT_FIRST
+        self.left = CAUGHT_AT_FIRST
 
 
 caught = _Caught()

@@ -1,0 +1,358 @@
+"""Writes in eager mode, without a detour: in-place operations and optimizers' steps.
+
+Owns: ``write_now``, ``update_now``.
+Must not know: traces, code generation.
+
+Note [Eager in native code]. What is not usual is left to ``apply_inplace_eager``; it raises what has to be raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy import may_share_memory
+
+from jitgrad.cpython.primitives import (
+    call_inside,
+    eager_apart,
+    eager_native,
+    is_hashable,
+    is_word,
+    joined,
+    packed_rest,
+    same,
+)
+from jitgrad.devices import CPU
+from jitgrad.door import door
+from jitgrad.dtypes import float32, float64, int64
+from jitgrad.ops.aval import Aval
+from jitgrad.ops.table import OPS, Op, RuleContext
+from jitgrad.runtime.eager.assign import may_need_graph
+from jitgrad.runtime.eager.direct import first_of, here_if_eager
+from jitgrad.runtime.eager.kernel_runs import run_kernel
+from jitgrad.runtime.eager.plan import EagerPlan, plans
+from jitgrad.runtime.eager.results import Here, array_of, arrays_of, edges_to, graph_of, needs_grad, run_all
+from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, remember_line, save
+from jitgrad.runtime.engine.graph.overwrites import CAUGHT_AT_FIRST, caught, note_write
+from jitgrad.state import anomaly, modes_in_use, write_checks
+from jitgrad.tensor_base import TensorBase, new_result
+from jitgrad.tracer.hits import MISSED, Args
+from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.version_counter import VERSION, inference_tensors
+
+__all__ = ["update_now", "write_now"]
+
+
+@eager_native
+def is_marked_now(x: TensorBase) -> bool:
+    """Whether a tensor is an inference tensor, which may be written in inference mode only."""
+    return len(inference_tensors) != 0 and type(x._vc) is not list
+
+
+@eager_apart
+def write_now(op: Op, targets: Any, args: Args) -> Any:
+    """``door.apply_inplace`` of one target, where all tensors are laid out alike.
+
+    Where no graph has to know nothing can be refused then: the result fits, and operands share all of their memory with
+    the target, or none. What a graph refuses is left to Python.
+    """
+    thread = here_if_eager()
+    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
+        return MISSED
+    written: tuple[Any, ...] = targets
+    count = int(op.num_inputs)
+    if len(written) != 1 or count < 1 or len(args) < count or not isinstance(written[0], TensorBase):
+        return MISSED  # slots are read without a look at the class
+    params: tuple[Any, ...] = packed_rest(args, count)
+    if not (len(params) == 0 or is_hashable(params)):
+        return MISSED
+    target: TensorBase = written[0]
+    if is_marked_now(target):
+        return MISSED
+    inputs: tuple[Any, ...] = first_of(args, count)
+    may_join = thread.thread.get("grad_enabled") is not False
+    joins = may_join and (may_need_graph(target) or any_in_graph(inputs))
+    if op is _COPY and inputs[0] is target and not joins:
+        return targets if copy_now(thread, target, inputs[1]) else MISSED
+    avals: list[Any] = []
+    needs: list[Any] = []
+    for x in inputs:
+        needed = False
+        if isinstance(x, TensorBase):
+            if x._aval is not target._aval and (x._vc is target._vc or overlaps(x, target)):
+                return MISSED
+            needed = joins and needs_grad(x)
+            avals.append(x._aval)
+        else:
+            avals.append(type(x))
+        needs.append(needed)
+    known: dict[Any, Any] = plans
+    found = known.get(joined((op, params), tuple(avals)))
+    if found is None:
+        return MISSED
+    plan: EagerPlan = found
+    if plan.aval is not target._aval or plan.by_place is not True:
+        return MISSED
+    if plan.has_kernel is True:
+        if inputs[0] is not target:
+            return MISSED
+    elif plan.into is None:
+        return MISSED
+    if joins:
+        return targets if write_and_join(thread, plan, target, inputs, tuple(needs)) else MISSED
+    arrays = arrays_of(plan, inputs)
+    if arrays is None or array_of(target) is MISSED or not write_alike(thread, plan, target, arrays):
+        return MISSED
+    return targets
+
+
+@eager_native
+def any_in_graph(inputs: tuple[Any, ...]) -> bool:
+    """``may_need_graph`` of some operand; others may be numbers."""
+    for x in inputs:  # noqa: SIM110
+        if isinstance(x, TensorBase) and may_need_graph(x):
+            return True
+    return False
+
+
+@eager_native
+def overlaps(x: TensorBase, target: TensorBase) -> bool:
+    """Whether a tensor in another layout may look at memory that is written; True also if it is on a device."""
+    aval: Aval = x._aval
+    own: Aval = target._aval
+    if aval.device is not CPU or own.device is not CPU:
+        return True
+    array = array_of(x)
+    into = array_of(target)
+    return array is MISSED or into is MISSED or may_share_memory(array, into) is True
+
+
+@eager_apart
+def write_and_join(
+    thread: Here, plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...], needs: tuple[Any, ...]
+) -> bool:
+    """Write a plan's result into a tensor, which gets a Node; False: nothing is written.
+
+    Left to Python: views (Note [In-place on views]), leaves, tensors with hooks.
+    """
+    if inputs[0] is not target or not may_get_node(target):
+        return False
+    graph = graph_of(plan, needs)
+    arrays = arrays_of(plan, inputs)
+    if graph is None or arrays is None or array_of(target) is MISSED:
+        return False
+    parts: tuple[Any, ...] = graph
+    backward: BackwardPlan = parts[0]
+    context: RuleContext = parts[1]
+    if is_written_twice(target, inputs):
+        return False
+    edges = edges_to(inputs, context.needs)
+    before = inputs
+    for place in backward.inputs:
+        if int(place) == 0:
+            before = with_first(value_of(target), inputs)
+    if not write_alike(thread, plan, target, arrays):
+        return False
+    caught.left = CAUGHT_AT_FIRST
+    saved: tuple[Any, ...] = save(backward, before, (target,)) if backward.saves else ()
+    node = assemble(plan.op, backward, context, edges, saved)
+    target._grad_fn = node
+    target._output_nr = 0
+    target._requires_grad = True
+    target._accumulator = None
+    if len(saved) > 0:
+        remember_line(node)
+    return True
+
+
+@eager_native
+def with_first(x: TensorBase, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of which the first one is another."""
+    found: list[Any] = []
+    found.append(x)
+    at = 1
+    while at < len(inputs):
+        found.append(inputs[at])
+        at += 1
+    return tuple(found)
+
+
+@eager_native
+def value_of(target: TensorBase) -> TensorBase:
+    """A copy of what is about to be written, with its history: a Node saves it."""
+    array: Any = array_of(target)
+    copied: Any = array.copy
+    old: TensorBase = new_result(target._aval, copied())
+    old._requires_grad = target._requires_grad
+    old._grad_fn = target._grad_fn
+    old._output_nr = target._output_nr
+    return old
+
+
+@eager_native
+def may_get_node(target: TensorBase) -> bool:
+    """Whether a written tensor's history is what a new Node says, and nothing else has to move."""
+    aval: Aval = target._aval
+    if not aval.is_contiguous or target._base is not None or target._graph is not None:
+        return False
+    if target._hooks is not None or target._retains_grad:
+        return False
+    is_leaf = target._requires_grad and target._grad_fn is None
+    return not is_leaf and not anomaly.enabled
+
+
+@eager_native
+def is_written_twice(target: TensorBase, inputs: tuple[Any, ...]) -> bool:
+    """Whether another operand shares the version counter of the first one, which is written."""
+    at = 1
+    while at < len(inputs):
+        if isinstance(inputs[at], TensorBase):
+            x: TensorBase = inputs[at]
+            if x._vc is target._vc:
+                return True
+        at += 1
+    return False
+
+
+_COPY = OPS["copy"]
+_FIRST = (0,)
+
+
+@eager_apart
+def source_of(aval: Aval, source: Any) -> Any:
+    """What NumPy copies into a tensor of a layout, with no other rounding than PyTorch's; ``MISSED``: something else.
+
+    The memory of a source must be another one, or lie alike.
+    """
+    if isinstance(source, TensorBase):
+        other: Aval = source._aval
+        is_alike = other.dtype is aval.dtype and other.device is aval.device and same(other.shape, aval.shape)
+        return array_of(source) if is_alike else MISSED
+    if aval.dtype is float32 or aval.dtype is float64:
+        return source if type(source) is float or (type(source) is int and is_word(source)) else MISSED
+    return source if aval.dtype is int64 and type(source) is int and is_word(source) else MISSED
+
+
+@eager_apart
+def copy_now(thread: Here, target: TensorBase, source: Any) -> bool:
+    """Overwrite a tensor outside any graph with a tensor or a number that it holds; False: nothing is written."""
+    aval: Aval = target._aval
+    if not aval.is_contiguous or aval.device is not CPU:
+        return False
+    if isinstance(source, TensorBase) and source._aval is not aval and source._vc is target._vc:
+        return False  # another view of the same memory
+    array = source_of(aval, source)
+    into = array_of(target)
+    if array is MISSED or into is MISSED:
+        return False
+    given: Any = (into, array)
+    if call_inside(thread.context, _overwrite, given) is None:  # see ``result_of``
+        run_all(_overwrite, given)
+    versions: list[Any] = target._vc
+    versions[VERSION] = int(versions[VERSION]) + 1
+    if int(caught.left) > 0:
+        note_write(versions, "copy", 0)
+    return True
+
+
+def _overwrite(target: Any, source: Any) -> bool:
+    target[...] = source
+    return True
+
+
+@eager_apart
+def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> bool:
+    """Write a plan's result into a tensor that is laid out as it is; False: nothing is written."""
+    if plan.has_kernel is not True or not write_by_kernel(plan, arrays, _FIRST):
+        if plan.into is None:
+            return False
+        arrays.append(array_of(target))
+        given: Any = tuple(arrays)
+        if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
+            run_all(plan.into, given)
+    versions: list[Any] = target._vc
+    versions[VERSION] = int(versions[VERSION]) + 1
+    if int(caught.left) > 0:
+        note_write(versions, plan.op.name, 0)  # of native code there are no frames
+    return True
+
+
+@eager_apart
+def write_by_kernel(plan: EagerPlan, arrays: list[Any], targets: tuple[Any, ...]) -> bool:
+    """``plan.write(arrays, targets)``."""
+    kernels: dict[Any, Any] = plan._writes
+    kernel = kernels.get(targets)
+    if kernel is None:
+        return plan.write(arrays, targets) is True
+    return run_kernel(kernel, tuple(arrays)) is not None
+
+
+# --- optimizers' steps ---
+
+
+@eager_apart
+def update_now(op: Op, rows: Any, writes: Any, numbers: Any, params: Any, rest: Args) -> Any:
+    """``door.apply_update`` where every row has a kernel and tensors that are laid out alike."""
+    thread = here_if_eager()
+    if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
+        return MISSED
+    if type(rows) is not list or len(rest) != 0 or thread.thread.get("grad_enabled") is not False:
+        return MISSED
+    given: list[Any] = rows
+    kinds: list[Any] = []
+    values: tuple[Any, ...] = numbers
+    for number in values:
+        kinds.append(type(number))
+    ends = tuple(kinds)
+    found: list[Any] = []
+    for row in given:
+        plan = plan_of_row(op, row, ends, params)
+        if plan is None:
+            return MISSED
+        found.append(plan)
+    at = 0
+    while at < len(given):
+        update_row(found[at], given[at], writes, numbers, params)
+        at += 1
+    return None
+
+
+@eager_apart
+def plan_of_row(op: Op, row: tuple[Any, ...], kinds: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """The plan of a row; None if it has none, or no kernel."""
+    first: TensorBase = row[0]
+    avals: list[Any] = []
+    for x in row:
+        if not isinstance(x, TensorBase) or x._aval is not first._aval or is_marked_now(x) or array_of(x) is MISSED:
+            return None
+        avals.append(x._aval)
+    known: dict[Any, Any] = plans
+    found = known.get(joined((op, params), joined(tuple(avals), kinds)))
+    if found is None:
+        return None
+    plan: EagerPlan = found
+    return plan if plan.has_kernel is True and plan.aval is first._aval else None
+
+
+@eager_apart
+def update_row(
+    plan: EagerPlan, row: tuple[Any, ...], writes: tuple[Any, ...], numbers: tuple[Any, ...], params: tuple[Any, ...]
+) -> None:
+    """Compute a row's results, and write them."""
+    arrays: list[Any] = []
+    for x in row:
+        arrays.append(array_of(x))
+    for number in numbers:
+        arrays.append(number)
+    targets: list[Any] = []
+    for place in writes:
+        targets.append(row[int(place)])
+    if not write_by_kernel(plan, arrays, writes):
+        door.run_inplace(plan.op, tuple(targets), joined(row, numbers), params)
+        return
+    for x in targets:
+        target: TensorBase = x
+        versions: list[Any] = target._vc
+        versions[VERSION] = int(versions[VERSION]) + 1
+        if int(caught.left) > 0:
+            note_write(versions, plan.op.name, 0)
