@@ -351,7 +351,8 @@ _OUTLIVED = [
 _HANDLER = [Mutant("jitgrad/handler.py", '_name != "refuse":', '_name not in ("refuse", "look_afresh"):',
                    "transforms/test_inplace_writes.py::test_a_view_that_a_write_has_brought_into_the_graph_can_be_mapped_over")]
 
-_CONTEXTS = [Mutant("jitgrad/runtime/engine/graph/op_node.py", "        context = _CONTEXTS.get(key)", "        context = None",
+_CONTEXTS = [Mutant("jitgrad/runtime/engine/graph/op_node.py", "        context = _CONTEXTS.get(key)",
+                    "        context = None",
                     "compiled/test_long_calls.py::test_nodes_of_a_call_that_left_share_their_rule_programs")]
 _TURNS = _in(
     "codegen/turns",

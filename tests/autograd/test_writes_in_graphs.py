@@ -156,3 +156,33 @@ def test_a_write_in_a_graph_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "run_inplace", None)
     for write in writes:
         assert write(jg, x * 2, y).grad_fn is not None
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("other", [lambda x: x.t(), lambda x: x.data.t(), lambda x: x.detach().t()])
+def test_an_operand_in_another_layout_of_what_is_written_is_refused(other: Callable[[Any], Any]) -> None:
+    for _ in range(4):
+        x = jg.arange(1600.0).reshape(40, 40)
+        x.clone().mul_(x.t())  # of other memory: its plan is known then
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            x.mul_(other(x))
+        assert np.array_equal(x.numpy(), np.arange(1600.0).reshape(40, 40))
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("turns", range(3))
+def test_hooks_stay_with_the_old_value_and_retain_grad_moves_on(turns: int) -> None:
+    def heard(lib: Any) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(4):
+            x = lib.ones(3, requires_grad=True)
+            y, z = x * 2, x * 3
+            y.register_hook(lambda grad: found.append(("hook", grad.tolist())))
+            z.retain_grad()
+            for _ in range(turns):
+                y.mul_(2), z.mul_(2)
+            (y * 5 + z * 7).sum().backward()
+            found += [z.grad.tolist(), x.grad.tolist()]
+        return found
+
+    assert heard(jg) == heard(torch)
