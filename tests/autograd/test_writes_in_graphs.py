@@ -153,9 +153,16 @@ def test_a_write_in_a_graph_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
     writes = [WRITES[i] for i in (0, 1, 3, 4, 5, 8, 12, 15, 16, 17, 18)]
     for write in writes * 2:
         write(jg, x * 2, y)
+    row = jg.ones(4, requires_grad=True)
+    for _ in range(2):
+        part = x * 2
+        part[0], part[:, 1] = 1.5, row
     monkeypatch.setattr(door, "run_inplace", None)
     for write in writes:
         assert write(jg, x * 2, y).grad_fn is not None
+    part = x * 2
+    part[0], part[:, 1] = 1.5, row
+    assert type(part.grad_fn).__name__ == "CopySlices"
 
 
 @pytest.mark.usefixtures("form")
@@ -174,10 +181,14 @@ def test_an_operand_in_another_layout_of_what_is_written_is_refused(other: Calla
 def test_hooks_stay_with_the_old_value_and_retain_grad_moves_on(turns: int) -> None:
     def heard(lib: Any) -> list[Any]:
         found: list[Any] = []
+
+        def hook(grad: Any) -> None:
+            found.append(("hook", grad.tolist()))
+
         for _ in range(4):
             x = lib.ones(3, requires_grad=True)
             y, z = x * 2, x * 3
-            y.register_hook(lambda grad: found.append(("hook", grad.tolist())))
+            y.register_hook(hook)
             z.retain_grad()
             for _ in range(turns):
                 y.mul_(2), z.mul_(2)
@@ -186,3 +197,43 @@ def test_hooks_stay_with_the_old_value_and_retain_grad_moves_on(turns: int) -> N
         return found
 
     assert heard(jg) == heard(torch)
+
+
+def _refused_parts(lib: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    def of_a_view_made_without_grad(x: Any, y: Any) -> Any:
+        with lib.no_grad():
+            part = x[0]
+        return part.copy_(y[0])
+
+    def of_a_view_that_is_a_leaf(x: Any, y: Any) -> Any:
+        leaf = x.detach()[:].requires_grad_()
+        return leaf[0].copy_(y.detach()[0])
+
+    return {
+        "rows that overlap": lambda x, y: x[1:].copy_(x[:-1]),
+        "an expanded row": lambda x, y: x[0].expand(4, 4).copy_(y),
+        "of a leaf": lambda x, y: y[0].copy_(x[0]),
+        "of a view made without grad": of_a_view_made_without_grad,
+        "of a view that is a leaf": of_a_view_that_is_a_leaf,
+    }
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("name", _refused_parts(jg))
+def test_what_is_refused_of_a_part_is_refused_at_any_call(name: str) -> None:
+    def outcomes(lib: Any) -> list[str]:
+        found = []
+        for _ in range(4):
+            y = lib.ones(4, 4, requires_grad=True)
+            x = y * 2
+            x[1:].copy_(y[1:].clone())  # plans are known then
+            x[0].copy_(y[0].clone())
+            try:
+                _refused_parts(lib)[name](x, y)
+                found.append("done")
+            except RuntimeError as error:
+                found.append(str(error)[:40])
+        return found
+
+    assert outcomes(jg) == outcomes(torch)
+    assert "done" not in outcomes(jg)

@@ -25,13 +25,14 @@ from jitgrad.cpython.primitives import (
 from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import float32, float64, int64
-from jitgrad.ops.aval import Aval
+from jitgrad.ops.aval import Aval, has_repeats
 from jitgrad.ops.table import OPS, Op, RuleContext
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.direct import first_of, here_if_eager
 from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.results import Here, array_of, arrays_of, edges_to, graph_of, needs_grad, run_all
+from jitgrad.runtime.engine.graph.copy_slices import rebase_history
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, remember_line, save
 from jitgrad.runtime.engine.graph.overwrites import CAUGHT_AT_FIRST, caught, note_write
 from jitgrad.state import anomaly, modes_in_use, write_checks
@@ -72,8 +73,11 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     inputs: tuple[Any, ...] = first_of(args, count)
     may_join = thread.thread.get("grad_enabled") is not False
     joins = may_join and (may_need_graph(target) or any_in_graph(inputs))
-    if op is _COPY and inputs[0] is target and not joins:
-        return targets if copy_now(thread, target, inputs[1]) else MISSED
+    if op is _COPY and inputs[0] is target:
+        if not joins:
+            return targets if copy_now(thread, target, inputs[1]) else MISSED
+        if target._base is not None:
+            return targets if copy_into_part(thread, target, inputs) else MISSED
     avals: list[Any] = []
     needs: list[Any] = []
     for x in inputs:
@@ -187,6 +191,76 @@ def value_of(target: TensorBase) -> TensorBase:
     old._grad_fn = target._grad_fn
     old._output_nr = target._output_nr
     return old
+
+
+@eager_apart
+def copy_into_part(thread: Here, target: TensorBase, inputs: tuple[Any, ...]) -> bool:
+    """``x[0] = y`` where a graph has to know: overwrite a view, whose base gets a Node, Note [In-place on views].
+
+    False: nothing is written.
+    """
+    source = source_in(target._aval, inputs[1])
+    into = array_of(target)
+    if source is MISSED or into is MISSED or not may_be_rebased(target) or shares_memory(inputs[1], target):
+        return False
+    kind: Any = None
+    if isinstance(inputs[1], TensorBase):
+        operand: TensorBase = inputs[1]
+        kind = operand._aval
+    else:
+        kind = (type(inputs[1]), inputs[1])
+    known: dict[Any, Any] = plans
+    found = known.get((_COPY, (), target._aval, kind))
+    if found is None:
+        return False
+    needs = (needs_grad(target), isinstance(inputs[1], TensorBase) and needs_grad(inputs[1]))
+    graph = graph_of(found, needs)
+    if graph is None:
+        return False
+    parts: tuple[Any, ...] = graph
+    context: RuleContext = parts[1]
+    edges = edges_to(inputs, context.needs)
+    given: Any = (into, source)
+    if call_inside(thread.context, _overwrite, given) is None:  # see ``result_of``
+        run_all(_overwrite, given)
+    versions: list[Any] = target._vc
+    versions[VERSION] = int(versions[VERSION]) + 1
+    caught.left = CAUGHT_AT_FIRST
+    note_write(versions, "copy", 0)
+    rebase_history(target, assemble(_COPY, parts[0], context, edges, ()), 0)
+    return True
+
+
+@eager_native
+def source_in(aval: Aval, source: Any) -> Any:
+    """What NumPy copies into a tensor of a dtype, maybe broadcast; ``MISSED``: something has to be converted."""
+    if not isinstance(source, TensorBase):
+        return source_of(aval, source)
+    other: Aval = source._aval
+    if other.dtype is not aval.dtype or other.device is not CPU or aval.device is not CPU:
+        return MISSED
+    return array_of(source)
+
+
+@eager_native
+def shares_memory(x: Any, target: TensorBase) -> bool:
+    """Whether an operand, which may be a number, may look at memory that is written."""
+    return isinstance(x, TensorBase) and (x._vc is target._vc or overlaps(x, target))
+
+
+@eager_native
+def may_be_rebased(view: TensorBase) -> bool:
+    """Whether a write to a view is allowed in a graph, and its base has nothing that would have to move."""
+    base: TensorBase = view._base
+    versions: list[Any] = view._vc
+    if view._creation_meta is not None or view._view_version is None or anomaly.enabled:
+        return False
+    if int(view._view_version) != int(versions[VERSION]) or base._graph is not None or is_marked_now(base):
+        return False
+    is_of_leaf = base._grad_fn is None and (base._requires_grad or view._requires_grad)
+    if is_of_leaf or has_repeats(view._aval):
+        return False
+    return view._hooks is None and base._hooks is None and not view._retains_grad and not base._retains_grad
 
 
 @eager_native
