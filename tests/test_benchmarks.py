@@ -158,6 +158,14 @@ def test_single_operations_are_measured() -> None:
             assert row.ours_us > 0.0 and row.theirs_us > 0.0 and row.ratio > 0.0
 
 
+@pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
+def test_loops_of_all_forms_are_measured() -> None:
+    forms = importlib.import_module("benchmarks.forms")
+    for name in forms.LOOPS:
+        row = forms.measure(name, 0.0, blocks=1, warm_calls=1)
+        assert [*row] == [*forms.WAYS] and min(row.values()) > 0.0
+
+
 def test_recording_is_measured() -> None:
     recording = importlib.import_module("benchmarks.recording")
     body = recording.KINDS["operators on tensors (x * y + y)"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jitgrad.abi import Program
+from jitgrad.abi import NativeStep, Program
 from jitgrad.compiled.backward.backward import record_backward, repeat_backward
 from jitgrad.compiled.backward.reach import reached_leaves
 from jitgrad.compiled.end_plan import end_plan
@@ -36,6 +36,7 @@ from jitgrad.runtime.engine.graph.node import reserve_sequence_nrs
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
 from jitgrad.runtime.engine.run.request import execute_request
+from jitgrad.runtime.storage.memory import release_cached
 from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
@@ -70,6 +71,9 @@ def _eagerly(function: Callable[..., Any], *args: Any) -> Any:
         switch_handler(recorder)
 
 
+_LARGE_ARENA_NBYTES = 8 << 20
+
+
 class _Backend:
     """See ``tracer.recorder.Backend``."""
 
@@ -97,6 +101,8 @@ class _Backend:
             return LoadedProgram(_without_kernels(numbered.segment, error), numbered.segment)
         finally:
             codegen.install_hits()  # after the kernels: the call waits for these, Note [Builders]
+        if max([s.arena_nbytes for s in program.steps if isinstance(s, NativeStep)], default=0) >= _LARGE_ARENA_NBYTES:
+            release_cached()  # blocks that calls left which ran operation by operation: the arena takes their place
         plan = plans[numbered.key] = _known_plans.KnownPlan(program, numbered)
         return LoadedProgram(program, numbered.segment, plan)
 

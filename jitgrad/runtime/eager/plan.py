@@ -78,6 +78,7 @@ class EagerPlan:
         "_dtype",
         "_graph",
         "_operands",
+        "_taken",
         "_writes",
         "aval",
         "by_place",
@@ -123,6 +124,7 @@ class EagerPlan:
         self.kernel: ArrayKernel | None = None
         self._writes: dict[tuple[int, ...], Any] = {}
         self._constants: dict[int | float, Any] = {}
+        self._taken: set[tuple[Any, ...]] = set()
         self.zero: Any = None
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
         is_inside = op.is_view and op.name != "as_strided" and not self.is_elsewhere
@@ -207,6 +209,15 @@ class EagerPlan:
         if not checked or None not in self.context_avals or not hasattr(self.op.numpy, "direct"):
             return True
         return not any(kind in checked for a in self._values() for kind in _kinds_of(a.dtype))
+
+    def look_at_numbers(self, avals: list[Any], params: tuple[Any, ...]) -> None:
+        """Raise what the shape rule raises for the numbers of a call, of a plan that is not settled."""
+        numbers = tuple([(type(a), a) for a in avals if type(a) is not Aval])
+        if numbers not in self._taken:
+            aval_args(self.op, avals, params)
+            if len(self._taken) >= _MAX_CONSTANTS:
+                self._taken.clear()
+            self._taken.add(numbers)
 
     def constant(self, number: Any) -> Any:
         """A number operand; for a ufunc as a 0-d array, which it takes up at half the cost, kept for next time."""
@@ -475,7 +486,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     looked_at = ("looked at", *key)  # the shape rule has to look at the numbers of each call
     plan = plans.get(looked_at)
     if plan is not None:
-        aval_args(plan.op, avals, params)
+        plan.look_at_numbers(avals, params)
         return plan
     plan = EagerPlan(op, avals, params)
     if op.is_view:

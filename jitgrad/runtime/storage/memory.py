@@ -46,6 +46,10 @@ else:
 _free_block.restype = None
 _free_block.argtypes = (ctypes.c_void_p,)
 
+_trim_heap = getattr(_libc, "malloc_trim", None)  # glibc has it
+if _trim_heap is not None:
+    _trim_heap.argtypes = (ctypes.c_size_t,)
+
 _turn = itertools.count()
 _starts: dict[int, int] = {}  # a staggered block's address -> the system's
 
@@ -162,6 +166,8 @@ def release_cached() -> None:
     for size in list(free_lists.blocks):
         _drop(size)
     free_lists.nbytes = cached_nbytes()
+    if _trim_heap is not None:
+        _trim_heap(0)  # glibc keeps blocks of up to 32 MB otherwise, where anything behind them is in use
 
 
 def cached_nbytes() -> int:
