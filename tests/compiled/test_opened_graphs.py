@@ -102,12 +102,21 @@ def test_a_look_finds_that_it_has_changed() -> None:
     assert stats()["eager_calls"] == before
 
 
-def test_a_step_that_is_compiled_as_a_whole_stays_so() -> None:
+def _with_a_hook_that_reads(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    hidden = model(x)
+    hidden.register_hook(lambda grad: grad * 0.0 if grad.isnan().any() else None)
+    loss = hidden.square().mean()
+    loss.backward()
+    return loss
+
+
+@pytest.mark.parametrize("of", [_penalty, _hooked, _looked_at, _with_a_hook_that_reads], ids=lambda of: of.__name__[1:])
+def test_a_step_that_is_compiled_as_a_whole_stays_so(of: Callable[..., Any]) -> None:
     first, second = _layers(5)
 
     @jg.compile
-    def step(x: Tensor) -> None:
-        _penalty(lambda x: second(first(x).tanh()), x)
+    def step(x: Tensor) -> Any:
+        return of(lambda x: second(first(x).tanh()), x)
 
     before = stats()["eager_calls"]
     for _ in range(50):

@@ -154,7 +154,7 @@ class TraceGraph(CallGraph):
             self.order.reset()
             self.is_touched = self.is_settled = False
             return
-        if self.saves and self.nodes:
+        if self.saves and self.nodes and not self.released():  # a backward in the call itself would have used them up
             self.trie.opened += OPENED_COSTS
         self.tip = recorder.node  # what came after the survivors counts: values overwritten, graphs used up
         self._inputs, self._scalars, self._outer = recorder.inputs, recorder.scalars, recorder.entry.outer
