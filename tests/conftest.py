@@ -51,6 +51,7 @@ from ran_before import (  # noqa: E402, F401
 from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
+from jitgrad.compiled import native_eager  # noqa: E402
 from jitgrad.runtime.random import twister  # noqa: E402
 
 _SETTINGS = read()
@@ -88,6 +89,17 @@ def _test_leaves_settings() -> Iterator[None]:
     """As they were before the test and its fixtures: otherwise this very test fails, not one that happens to follow."""
     with left_as_found():
         yield
+
+
+@pytest.fixture(params=["native", "python"])
+def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Both forms of eager mode, Note [Eager in native code]."""
+    native_eager.install()
+    if request.param == "native":
+        yield request.param
+        return
+    with native_eager.pythons_form():
+        yield request.param
 
 
 @pytest.fixture(params=list(MODES))

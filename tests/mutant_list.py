@@ -264,6 +264,7 @@ _OUTSIDE_ROWS = [
 ]
 
 _LOOPS, _PARTS = "compiled/test_parts_of_loops.py", "compiled/test_parts_of_graphs.py"
+_READS = "compiled/test_calls_that_read.py"
 _PARTS_OF_LOOPS = _in(
     "",
     ("runtime/engine/run/plain_nodes.py", "    flags[nr] = True\n", "    flags[0] = True\n",
@@ -275,15 +276,15 @@ _PARTS_OF_LOOPS = _in(
     ("tracer/graph_hits.py", "        buffers[ids[0]] = storage_of(", "        _ = storage_of(", _LOOPS),
     ("tracer/graph_hits.py", "return len(settled) == 3 * len(counters)", "return True", _LOOPS),
     ("tracer/graph_hits.py", "or (graph.tip is not None and graph.saves)", "",
-     f"{_LOOPS}::test_a_call_that_reads_or_writes_leaves_lightly"),
+     f"{_READS}::test_a_call_that_reads_or_writes_leaves_lightly"),
     ("compiled/nodes/sweep.py", "    current.graph_task = current.wanted = None\n", "",
-     f"{_LOOPS}::test_the_gradient_of_a_result_between_two_calls"),
+     f"{_READS}::test_the_gradient_of_a_result_between_two_calls"),
     ("compiled/nodes/trace_graph.py", "self._edges_of(known))", "node.next_edges)",
-     f"{_LOOPS}::test_the_gradient_of_a_result_between_two_calls"),
+     f"{_READS}::test_the_gradient_of_a_result_between_two_calls"),
     ("runtime/engine/run/graph_task.py", "(is_partial and not node.known.is_covered)", "False",
-     f"{_LOOPS}::test_a_hook_hears_of_no_gradient_that_nobody_wants"),
+     f"{_READS}::test_a_hook_hears_of_no_gradient_that_nobody_wants"),
     ("compiled/backward/inner_recorder.py", "int.__index__(x) if type(x) is _SymbolicInt else x", "x",
-     f"{_LOOPS}::test_a_changing_whole_number_in_a_call_is_recorded_backwards"),
+     f"{_READS}::test_a_changing_whole_number_in_a_call_is_recorded_backwards"),
     ("runtime/engine/run/call_runs.py", "if int(counter[VERSION]) != int(noted[at + 2]):", "if False:",
      f"{_LOOPS}::test_random_graphs"),
     ("runtime/engine/run/call_runs.py", "        if x._storage is not entered[at + 1]:", "        if False:",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,17 +97,6 @@ def _outcome(lib: Any, program: list[tuple[Write, int, int, bool]], size: int, t
     except RuntimeError as error:
         found.append(type(error).__name__)
     return found + [None if leaf.grad is None else leaf.grad.numpy().copy() for leaf in leaves]
-
-
-@pytest.fixture(params=["native", "python"])
-def form(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both forms of eager mode, Note [Eager in native code]."""
-    native_eager.install()
-    if request.param == "native":
-        yield
-        return
-    with native_eager.pythons_form():
-        yield
 
 
 @pytest.mark.usefixtures("form")

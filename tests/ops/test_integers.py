@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 
 import jitgrad as jg
 from jitgrad import stats
-from jitgrad.compiled import native_eager
 from jitgrad.runtime.eager.plan import EagerPlan
 
 DTYPES = ("uint8", "int8", "int16", "int32", "int64", "bool")
@@ -55,17 +54,6 @@ NUMBERS = (
     0, 1, 2, 3, 7, -1, -3, 100, 127, 128, 200, 255, 256, 300, -129, -200, 32767, 32768, 40000, 2**31 - 1, 2**31,
     -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1, True, False, 2.5, -0.5, 0.0, 1e3,
 )  # fmt: skip
-
-
-@pytest.fixture(params=["native", "python"])
-def form(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both forms of eager mode, Note [Eager in native code]."""
-    native_eager.install()
-    if request.param == "native":
-        yield
-        return
-    with native_eager.pythons_form():
-        yield
 
 
 def _outcome(library: Any, name: str, dtype: str, values: list[int], is_column: bool, other: Any) -> tuple[Any, ...]:

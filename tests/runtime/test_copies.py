@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,7 @@ import jitgrad as jg
 from jitgrad.compiled import native_eager
 from jitgrad.runtime.eager import eager
 
-
-@pytest.fixture(params=["native", "Python's form"], autouse=True)
-def form(request: pytest.FixtureRequest) -> Iterator[str]:
-    native_eager.install()
-    if request.param == "native":
-        yield request.param
-        return
-    with native_eager.pythons_form():
-        yield request.param
+pytestmark = pytest.mark.usefixtures("form")
 
 
 def _x(*shape: int, dtype: Any = np.float32) -> Any:

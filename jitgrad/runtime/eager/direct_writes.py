@@ -52,10 +52,10 @@ def is_marked_now(x: TensorBase) -> bool:
 
 @eager_apart
 def write_now(op: Op, targets: Any, args: Args) -> Any:
-    """``door.apply_inplace`` of one target, where all tensors are laid out alike.
+    """``door.apply_inplace`` of one target that is laid out as the result.
 
-    Where no graph has to know nothing can be refused then: the result fits, and operands share all of their memory with
-    the target, or none. What a graph refuses is left to Python.
+    Where no graph has to know nothing can be refused then: operands are laid out alike, and share all of their memory
+    with the target or none, or have memory of their own. What a graph refuses is left to Python.
     """
     thread = here_if_eager()
     if thread is None or write_checks or modes_in_use or len(RUNNING) > 0:
