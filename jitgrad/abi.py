@@ -42,7 +42,10 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 #   WORDS      uint32, as they come.
 #   UNIFORM32, UNIFORM64   float and double: a draw of 24 or 53 bits, as a fraction, times b plus a.
 #   NORMAL32, NORMAL64     float and double, at least 16, with mean a and deviation b, in blocks of 16.
-#   PAIRS      doubles, normal, with mean a and deviation b, two by two, with the second number kept for the next call.
+#   PAIRS32, PAIRS64       float and double, normal, with mean a and deviation b, in double precision, two by two, with
+#              the second number kept for the next call.
+#   EXPONENTIAL32, EXPONENTIAL64   float and double: log1p(-u) times a, in double precision.
+#   INTEGERS   int64: a word modulo b, plus a; both are integers.
 #   PERMUTE    int64: 0, 1, 2, .. count - 1, shuffled from the front: each step swaps, with a number that is left, by a
 #              draw of 32 bits.
 #   PERMUTE_WIDE   the same, from inside out: each number is put in where another is, by a draw of 64 bits.
@@ -87,14 +90,18 @@ __all__ = [
     "RANDOM_BERNOULLI32",
     "RANDOM_BERNOULLI64",
     "RANDOM_CACHED",
+    "RANDOM_EXPONENTIAL32",
+    "RANDOM_EXPONENTIAL64",
     "RANDOM_FRESH",
     "RANDOM_HAS_CACHED",
+    "RANDOM_INTEGERS",
     "RANDOM_LIBM",
     "RANDOM_LIBM_NAMES",
     "RANDOM_MAP",
     "RANDOM_NORMAL32",
     "RANDOM_NORMAL64",
-    "RANDOM_PAIRS",
+    "RANDOM_PAIRS32",
+    "RANDOM_PAIRS64",
     "RANDOM_PERMUTE",
     "RANDOM_PERMUTE_WIDE",
     "RANDOM_POSITION",
@@ -141,8 +148,9 @@ RANDOM_LIBM_NAMES = ("log", "log1p", "cos", "sin", "exp", "tan")
 RANDOM_STATE_WORDS = RANDOM_LIBM + len(RANDOM_LIBM_NAMES)
 RANDOM_FRESH = 625
 RANDOM_WORDS, RANDOM_UNIFORM32, RANDOM_UNIFORM64, RANDOM_NORMAL32, RANDOM_NORMAL64 = 0, 1, 2, 3, 4
-RANDOM_PAIRS, RANDOM_PERMUTE, RANDOM_PERMUTE_WIDE, RANDOM_SEED = 5, 6, 7, 8
-RANDOM_BERNOULLI32, RANDOM_BERNOULLI64, RANDOM_MAP = 9, 10, 11
+RANDOM_PAIRS32, RANDOM_PAIRS64, RANDOM_PERMUTE, RANDOM_PERMUTE_WIDE, RANDOM_SEED = 5, 6, 7, 8, 9
+RANDOM_BERNOULLI32, RANDOM_BERNOULLI64, RANDOM_EXPONENTIAL32, RANDOM_EXPONENTIAL64 = 10, 11, 12, 13
+RANDOM_INTEGERS, RANDOM_MAP = 14, 15
 
 
 @struct

@@ -35,8 +35,8 @@ from jitgrad.devices import Device
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.lazy import LazyModule
-from jitgrad.locks import process_lock
 from jitgrad.runtime.devices.device import META, canonical
+from jitgrad.runtime.eager.makings import DRAWING
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [
@@ -53,9 +53,6 @@ __all__ = [
 ]
 
 _DEFAULT_SEED = 67280421310721
-_drawing = process_lock()
-"""Held during a draw: a draw is whole, whatever other threads do."""
-
 _draws = LazyModule("jitgrad.runtime.random.draws")
 _twister = LazyModule("jitgrad.runtime.random.twister")
 _kernel = LazyModule("jitgrad.codegen.random.kernel")
@@ -101,7 +98,7 @@ class Generator:
         """The default generator's stream, which is started when somebody asks for it."""
         if name != "_stream":
             raise AttributeError(f"'Generator' object has no attribute {name!r}")
-        with _drawing:
+        with DRAWING:
             try:
                 return object.__getattribute__(self, name)  # another thread was quicker
             except AttributeError:
@@ -113,10 +110,20 @@ class Generator:
         """As it was made."""
         return self._device
 
-    def draw(self, distribution: str, *args: Any) -> Any:
-        """``RandomStream.<distribution>(*args)``, alone."""
-        with _drawing:
-            return getattr(self._stream, distribution)(*args)
+    @property
+    def address(self) -> int:
+        """Of the stream's state; it never changes."""
+        return self._stream.address
+
+    def draw(self, distribution: str, address: int, count: int, dtype: Any, *params: Any) -> None:
+        """``RandomStream.draw``, alone."""
+        with DRAWING:
+            self._stream.draw(distribution, address, count, dtype, *params)
+
+    def fractions(self, count: int, is_double: bool) -> Any:
+        """``RandomStream.fractions``, alone."""
+        with DRAWING:
+            return self._stream.fractions(count, is_double)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start anew. Returns the generator.
@@ -133,14 +140,14 @@ class Generator:
         if not -(1 << 63) <= seed < 1 << 64:
             raise ValueError("Overflow when unpacking long long")
         value = seed & 0xFFFF_FFFF_FFFF_FFFF
-        with _drawing:
+        with DRAWING:
             self._stream.seed(value)
         return self
 
     def seed(self) -> int:
         """Start anew with a seed from the system, and return that."""
         value = int.from_bytes(os.urandom(8), "little")
-        with _drawing:
+        with DRAWING:
             self._stream.seed(value)
         return value
 
@@ -173,12 +180,12 @@ class Generator:
 
     def state_bytes(self) -> Any:
         """The state as an array of uint8."""
-        with _drawing:
+        with DRAWING:
             return self._stream.state()
 
     def restore_bytes(self, state: Any) -> None:
         """Undo what was drawn since ``state_bytes``."""
-        with _drawing:
+        with DRAWING:
             self._stream.set_state(state)
 
     def get_offset(self) -> int:

@@ -65,9 +65,14 @@ from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
+from jitgrad.lazy import LazyModule as _LazyModule
+from jitgrad.runtime.eager.makings import MAKINGS as _makings
+from jitgrad.runtime.eager.makings import making_table as _making_table
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
+from jitgrad.tracer.hits import MISSED as _MISSED
 
+_known_makings = _LazyModule("jitgrad.functions.known_makings")
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 '''
@@ -350,6 +355,32 @@ def _by_names(f: _Function, ops: set[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+MADE_AGAIN = frozenset({"arange", "empty", "ones", "rand", "randint", "randn", "zeros"})
+"""Functions that look first for what an earlier call has left, and leave what they do, Note [Known makings]."""
+
+
+def _table(f: _Function) -> str:
+    """The table of what is left."""
+    return f"_made_{f.name} = _making_table()\n\n" if f.name in MADE_AGAIN else ""
+
+
+def _look(f: _Function, given: str) -> str:
+    """The look into it; ``given``: the arguments that are not options."""
+    if f.name not in MADE_AGAIN:
+        return ""
+    return (
+        f"    made = _makings.make_again(_made_{f.name}, {given}, options)\n"
+        f"    if made is not _MISSED:\n"
+        f"        return made\n"
+        f"    given = {given}\n"
+    )
+
+
+def _kept(f: _Function, call: str) -> str:
+    """A call of the bare function, whose result is left there."""
+    return f"_known_makings.keep({f.name!r}, _made_{f.name}, given, options, {call})" if f.name in MADE_AGAIN else call
+
+
 def _with_sizes(f: _Function) -> str:
     """For ``x.view(2, 3)`` and ``zeros((2, 3), dtype=float64)``: the sizes are looked up as they come."""
     signature = next(s for s in f.signatures if s.varargs is not None)
@@ -359,11 +390,13 @@ def _with_sizes(f: _Function) -> str:
     options = [name for name in FACTORY_OPTIONS if name in f.own]
     with_options = (
         f"    if {is_plain}is_plain and _plain_options(options, _options_of_{f.name}):\n"
-        f"{_returned_for(names, f'_{f.name}({given}, **options)')}"
+        f"{_returned_for(names, _kept(f, f'_{f.name}({given}, **options)'))}"
     )
     head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n\n" if options else ""
     return head + (
+        f"{_table(f)}"
         f"def {f.name}({given}, **options):\n"
+        f"{_look(f, 'sizes')}"
         f"    try:\n"
         f"        is_plain = sizes in _sizes and _py_len(sizes) > 0\n"
         f"    except TypeError:\n"
@@ -372,7 +405,7 @@ def _with_sizes(f: _Function) -> str:
         f" and _py_tuple(sizes[0]) in _sizes:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    if {is_plain}is_plain and not options:\n"
-        f"{_returned_for(names, f'_{f.name}({given})')}"
+        f"{_returned_for(names, _kept(f, f'_{f.name}({given})'))}"
         f"{with_options if options else ''}"
         f"    return _slow({f.name}, ({given},), options)\n"
     ).replace("(*sizes,)", "sizes")
@@ -397,14 +430,16 @@ def _by_kinds(f: _Function) -> str:
     with_options = (
         f"    if options and _plain_options(options, _options_of_{f.name}) and "
         f"(*_py_map(_py_type, args),) in _known_{f.name}:\n"
-        f"        return _{f.name}(*args, **options)\n"
+        f"        return {_kept(f, f'_{f.name}(*args, **options)')}\n"
     )
     head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n" if options else ""
     return head + (
         f"_known_{f.name} = _py_set()\n\n"
+        f"{_table(f)}"
         f"def {f.name}(*args, **options):\n"
+        f"{_look(f, 'args')}"
         f"    if not options and (*_py_map(_py_type, args),) in _known_{f.name}:\n"
-        f"        return _{f.name}(*args)\n"
+        f"        return {_kept(f, f'_{f.name}(*args)')}\n"
         f"{with_options if options else ''}"
         f"    return _slow({f.name}, args, options, _known_{f.name})\n"
     )
@@ -413,11 +448,14 @@ def _by_kinds(f: _Function) -> str:
 def _with_anything(f: _Function) -> str:
     """What has forms of its own, which the bare function tells apart; only overrides are looked for."""
     condition = '_overrides or "out" in options' if f.takes_out else "_overrides"
+    call = f"_{f.name}(*args, **options) if options else _{f.name}(*args)"
     return (
+        f"{_table(f)}"
         f"def {f.name}(*args, **options):\n"
+        f"{_look(f, 'args')}"
         f"    if {condition}:\n"
         f"        return _slow({f.name}, args, options)\n"
-        f"    return _{f.name}(*args, **options) if options else _{f.name}(*args)\n"
+        f"    return {_kept(f, call)}\n"
     )
 
 

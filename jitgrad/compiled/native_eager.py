@@ -29,6 +29,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct, direct_writes
 from jitgrad.runtime.eager.instr_runs import INSTR_RUNS, PYTHONS_INSTR_RUNS
 from jitgrad.runtime.eager.kernel_runs import PYTHONS_RUNS, RUNS, run_kernel, run_step
+from jitgrad.runtime.eager.makings import MAKINGS, PYTHONS_MAKINGS, draw_again, make_again
 from jitgrad.runtime.eager.quiet import has_context
 from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
 from jitgrad.runtime.engine.graph.call_node import join_call
@@ -79,6 +80,7 @@ def pythons_form() -> Iterator[None]:
         MAKERS.use(PYTHONS_MAKERS)
         RUNS.use(PYTHONS_RUNS)
         INSTR_RUNS.use(PYTHONS_INSTR_RUNS)
+        MAKINGS.use(PYTHONS_MAKINGS)
     try:
         yield
     finally:
@@ -93,6 +95,7 @@ def _activate(functions: dict[str, Any]) -> None:
     MAKERS.use(functions)
     RUNS.use(functions)
     INSTR_RUNS.use(functions)
+    MAKINGS.use(functions)
 
 
 _code = NativeCode(install)
@@ -113,7 +116,7 @@ def _install() -> None:
     numbers += [NumberStub(slot, direct.apply_now, (OPS[op],), name, arity=1) for slot, (op, name) in SIGNS.items()]
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called: list[Callable[..., Any]] = [join_call, *plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
-    called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values()]
+    called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values(), draw_again, make_again]
     module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
     key = layout_key(EAGER, handles, module.text)
     source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)

@@ -1,4 +1,4 @@
-"""What eager mode's native functions call besides: tuples, keys, and calls inside a context; as LLVM text.
+"""What eager mode's native functions call besides: tuples, keys, calls inside a context, draws; as LLVM text.
 
 Owns: ``inside_text``.
 Must not know: the functions that use it.
@@ -6,13 +6,14 @@ Must not know: the functions that use it.
 
 from __future__ import annotations
 
+from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.module_text import ModuleText
 
 __all__ = ["inside_text"]
 
 
 def inside_text(module: ModuleText) -> str:
-    """``call_inside``, ``is_hashable``, ``joined``, ``pack_rest``, ``fresh_counter`` of ``primitives.py``."""
+    """``call_inside``, ``draw_to``, ``is_hashable``, ``joined``, ``pack_rest``, ``fresh_counter``: primitives."""
     none, clear = module.object_word(None), module.api_word("PyErr_Clear")
     return f"""
 define internal ptr @call_inside(ptr %context, ptr %function, ptr %args) nounwind {{
@@ -32,6 +33,20 @@ outside:
   %none = {none}
   call void @incref(ptr %none)
   ret ptr %none
+}}
+define internal void @draw_to(i64 %kernel, i64 %stream, ptr %array, i64 %count, i64 %params) nounwind {{
+  %function = inttoptr i64 %kernel to ptr
+  %state = inttoptr i64 %stream to ptr
+  %data = getelementptr i8, ptr %array, i64 {ARRAY_DATA}
+  %out = load ptr, ptr %data
+  %words = inttoptr i64 %params to ptr
+  %kind = load i64, ptr %words
+  %at.a = getelementptr double, ptr %words, i64 1
+  %at.b = getelementptr double, ptr %words, i64 2
+  %a = load double, ptr %at.a
+  %b = load double, ptr %at.b
+  call void %function(ptr %state, ptr %out, i64 %count, i64 %kind, double %a, double %b)
+  ret void
 }}
 define internal i1 @is_hashable(ptr %o) nounwind {{
   %hash = {module.api_word("PyObject_Hash")}

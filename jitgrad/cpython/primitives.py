@@ -37,6 +37,7 @@ from jitgrad.cpython.liveness import ONE_PASSED, references
 from jitgrad.layouts import Size
 
 __all__ = [
+    "DRAW_FUNCTION",
     "EAGER",
     "FRONTED",
     "INLINED",
@@ -55,6 +56,7 @@ __all__ = [
     "call_inside",
     "call_rest",
     "counter",
+    "draw_to",
     "eager_apart",
     "eager_native",
     "has_front",
@@ -401,6 +403,18 @@ def install_driver(driver: Callable[[int], int]) -> None:
 def run_driver(record: int) -> int:
     """Run the program record at an address; its status word."""
     return _driver[0](record)
+
+
+DRAW_FUNCTION = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double
+)
+"""The type of the random kernel, Note [Random kernel]."""
+
+
+def draw_to(kernel: int, stream: int, array: Any, count: int, params: int) -> None:
+    """Draw numbers into an array, Note [Random kernel]; ``params``: the address of the kind, a and b."""
+    kind, numbers = ctypes.c_int64.from_address(params).value, (ctypes.c_double * 3).from_address(params)
+    DRAW_FUNCTION(kernel)(stream, array.ctypes.data, count, kind, numbers[1], numbers[2])
 
 
 def within(address: int, count: int, low: int, high: int, allowed: int) -> bool:

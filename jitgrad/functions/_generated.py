@@ -18,9 +18,14 @@ from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
+from jitgrad.lazy import LazyModule as _LazyModule
+from jitgrad.runtime.eager.makings import MAKINGS as _makings
+from jitgrad.runtime.eager.makings import making_table as _making_table
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
+from jitgrad.tracer.hits import MISSED as _MISSED
 
+_known_makings = _LazyModule("jitgrad.functions.known_makings")
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 
@@ -399,16 +404,28 @@ _threshold_itself = threshold
 _options_of_arange = 'dtype', 'device', 'requires_grad',
 _known_arange = _py_set()
 
+_made_arange = _making_table()
+
 def arange(*args, **options):
+    made = _makings.make_again(_made_arange, args, options)
+    if made is not _MISSED:
+        return made
+    given = args
     if not options and (*_py_map(_py_type, args),) in _known_arange:
-        return _arange(*args)
+        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args))
     if options and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
-        return _arange(*args, **options)
+        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args, **options))
     return _slow(arange, args, options, _known_arange)
 
 _options_of_empty = 'dtype', 'device', 'requires_grad',
 
+_made_empty = _making_table()
+
 def empty(*sizes, **options):
+    made = _makings.make_again(_made_empty, sizes, options)
+    if made is not _MISSED:
+        return made
+    given = sizes
     try:
         is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
@@ -416,9 +433,9 @@ def empty(*sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
-        return _empty(*sizes)
+        return _known_makings.keep('empty', _made_empty, given, options, _empty(*sizes))
     if is_plain and _plain_options(options, _options_of_empty):
-        return _empty(*sizes, **options)
+        return _known_makings.keep('empty', _made_empty, given, options, _empty(*sizes, **options))
     return _slow(empty, sizes, options)
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -471,7 +488,13 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False,
 
 _options_of_ones = 'dtype', 'device', 'requires_grad',
 
+_made_ones = _making_table()
+
 def ones(*sizes, **options):
+    made = _makings.make_again(_made_ones, sizes, options)
+    if made is not _MISSED:
+        return made
+    given = sizes
     try:
         is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
@@ -479,9 +502,9 @@ def ones(*sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
-        return _ones(*sizes)
+        return _known_makings.keep('ones', _made_ones, given, options, _ones(*sizes))
     if is_plain and _plain_options(options, _options_of_ones):
-        return _ones(*sizes, **options)
+        return _known_makings.keep('ones', _made_ones, given, options, _ones(*sizes, **options))
     return _slow(ones, sizes, options)
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -496,7 +519,13 @@ def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_for
 
 _options_of_zeros = 'dtype', 'device', 'requires_grad',
 
+_made_zeros = _making_table()
+
 def zeros(*sizes, **options):
+    made = _makings.make_again(_made_zeros, sizes, options)
+    if made is not _MISSED:
+        return made
+    given = sizes
     try:
         is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
@@ -504,9 +533,9 @@ def zeros(*sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
-        return _zeros(*sizes)
+        return _known_makings.keep('zeros', _made_zeros, given, options, _zeros(*sizes))
     if is_plain and _plain_options(options, _options_of_zeros):
-        return _zeros(*sizes, **options)
+        return _known_makings.keep('zeros', _made_zeros, given, options, _zeros(*sizes, **options))
     return _slow(zeros, sizes, options)
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
@@ -2965,7 +2994,13 @@ def poisson(input, generator=None):
 
 _options_of_rand = 'dtype', 'device', 'requires_grad',
 
+_made_rand = _making_table()
+
 def rand(*sizes, **options):
+    made = _makings.make_again(_made_rand, sizes, options)
+    if made is not _MISSED:
+        return made
+    given = sizes
     try:
         is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
@@ -2973,9 +3008,9 @@ def rand(*sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
-        return _rand(*sizes)
+        return _known_makings.keep('rand', _made_rand, given, options, _rand(*sizes))
     if is_plain and _plain_options(options, _options_of_rand):
-        return _rand(*sizes, **options)
+        return _known_makings.keep('rand', _made_rand, given, options, _rand(*sizes, **options))
     return _slow(rand, sizes, options)
 
 def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
@@ -2988,10 +3023,16 @@ def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=F
                 raise
     return _slow(rand_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('memory_format', memory_format, _M), ('pin_memory', pin_memory, _M)))
 
+_made_randint = _making_table()
+
 def randint(*args, **options):
+    made = _makings.make_again(_made_randint, args, options)
+    if made is not _MISSED:
+        return made
+    given = args
     if _overrides or "out" in options:
         return _slow(randint, args, options)
-    return _randint(*args, **options) if options else _randint(*args)
+    return _known_makings.keep('randint', _made_randint, given, options, _randint(*args, **options) if options else _randint(*args))
 
 _options_of_randint_like = 'dtype', 'device', 'requires_grad',
 _known_randint_like = _py_set()
@@ -3005,7 +3046,13 @@ def randint_like(*args, **options):
 
 _options_of_randn = 'dtype', 'device', 'requires_grad',
 
+_made_randn = _making_table()
+
 def randn(*sizes, **options):
+    made = _makings.make_again(_made_randn, sizes, options)
+    if made is not _MISSED:
+        return made
+    given = sizes
     try:
         is_plain = sizes in _sizes and _py_len(sizes) > 0
     except TypeError:
@@ -3013,9 +3060,9 @@ def randn(*sizes, **options):
     if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
         sizes, is_plain = _py_tuple(sizes[0]), True
     if is_plain and not options:
-        return _randn(*sizes)
+        return _known_makings.keep('randn', _made_randn, given, options, _randn(*sizes))
     if is_plain and _plain_options(options, _options_of_randn):
-        return _randn(*sizes, **options)
+        return _known_makings.keep('randn', _made_randn, given, options, _randn(*sizes, **options))
     return _slow(randn, sizes, options)
 
 def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):

@@ -5,7 +5,9 @@ Owns: their public signatures, and the checks on what is asked for.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -247,19 +249,23 @@ def tensor(
     return _finish(placed(from_array_copy(_converted(source, wanted)), device), requires_grad)
 
 
+_LISTS = frozenset({list, tuple})
 _KINDS: dict[type, str] = {float: "f", int: "i", bool: "b"}
 
 
 def _numbers(data: Any, dtype: DType | None) -> tuple[Any, DType]:
     """(An array of Python's numbers, perhaps nested; the dtype that it is to have)."""
-    kinds = set(map(type, data)) if type(data) in (list, tuple) else {type(data)}
-    if dtype is None and len(kinds) == 1:  # as most are: a number, or a flat list of numbers of one type
+    kinds = set(map(type, data)) if type(data) in _LISTS else {type(data)}
+    if kinds and _LISTS.issuperset(kinds):
+        kinds = set(map(type, itertools.chain.from_iterable(data)))
+    if dtype is None and len(kinds) == 1:  # as most are: a number, or a list or a table of numbers of one type
         (kind,) = kinds
         wanted = _KINDS.get(kind)
         if wanted is not None:
-            array = np.array(data)
-            if array.dtype.kind == wanted:  # else there are integers that int64 does not hold
-                return array, get_default_dtype() if kind is float else int64 if kind is int else bool_
+            with contextlib.suppress(ValueError):  # ragged: refused below
+                array = np.array(data)
+                if array.dtype.kind == wanted:  # else there are integers that int64 does not hold
+                    return array, get_default_dtype() if kind is float else int64 if kind is int else bool_
     source = _as_array(data)
     wanted_dtype = dtype or (_infer_dtype(data, source) if source.size else get_default_dtype())
     _check_numbers(source, wanted_dtype)

@@ -17,9 +17,11 @@ from jitgrad.dtypes import BOOLEAN, FLOATING, DType
 from jitgrad.functions.creation import zeros
 from jitgrad.functions.devices import placed
 from jitgrad.generator import Generator, default_generator
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.aval import kept as kept_strides
 from jitgrad.runtime.devices.device import META, canonical
+from jitgrad.runtime.eager.makings import MAKINGS, MOST, Drawing
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import new_tensor
@@ -46,6 +48,7 @@ __all__ = [
     "whole_range_of",
 ]
 
+_DIRECT = LazyModule("jitgrad.runtime.random.direct_draws")
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 """Of floating dtypes: integers up to 2 to this power are exact."""
@@ -71,8 +74,38 @@ def generator_or_default(name: str, generator: Any) -> Generator:
     return generator
 
 
+_drawings: dict[Any, Drawing | None] = {}
+_MAX_DRAWINGS = 1024
+_ARE_NUMBERS = frozenset({"bernoulli", "dropout", "exponential", "integers", "normal", "normal_pairs", "permutation",
+                          "uniform"})  # fmt: skip
+"""Distributions whose params are Python's numbers."""
+
+
+def drawing_of(aval: Aval, distribution: str, params: tuple[Any, ...]) -> Drawing | None:
+    """How a small tensor is drawn by one call of the kernel, Note [Known makings]; None: that takes more."""
+    if distribution not in _ARE_NUMBERS:
+        return None
+    key = (aval, distribution, params)
+    try:
+        return _drawings[key]
+    except KeyError:
+        pass
+    if len(_drawings) >= _MAX_DRAWINGS:
+        _drawings.clear()
+    found, is_plain = None, aval.is_canonical and not aval.offset and aval.device is CPU and not aval.dtype.is_short
+    if is_plain and 0 < aval.numel <= MOST:
+        call = _DIRECT.kernel_call(distribution, aval.numel, aval.dtype.np, params)
+        found = call and Drawing(aval, functools.partial(np.empty, aval.shape, aval.dtype.np), *call)
+    _drawings[key] = found
+    return found
+
+
 def fresh_now(aval: Aval, generator: Generator, distribution: str, params: tuple[Any, ...]) -> Any:
     """A new tensor whose memory is filled from its first element to its last."""
+    if aval.numel <= MOST:
+        drawing = drawing_of(aval, distribution, params)
+        if drawing is not None and (drawn := MAKINGS.draw_again(drawing, generator.address)) is not None:
+            return drawn
     storage = Storage(aval.nbytes)
     generator.draw(distribution, storage.addr, aval.numel, aval.dtype.np, *params)
     return new_tensor(aval, storage)

@@ -245,7 +245,7 @@ def _slopes(values: Any, dtype: DType, lower: float, upper: float) -> Any:
     low, high = float(dtype.np.type(lower)), float(dtype.np.type(upper))
     slopes = np.ones(values.shape, dtype.np)
     is_drawn = values <= 0
-    numbers = generator_or_default("rrelu", None).draw("fractions", int(is_drawn.sum()), True)
+    numbers = generator_or_default("rrelu", None).fractions(int(is_drawn.sum()), True)
     slopes[is_drawn] = numbers * (high - low) + low
     return slopes
 

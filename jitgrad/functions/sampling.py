@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, DType, as_dtype, float64, get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import from_array_copy
-from jitgrad.functions.devices import cpu, placed
+from jitgrad.functions.devices import cpu, placed, to
 from jitgrad.functions.drawing import (
     check_probability,
     check_std,
@@ -39,8 +40,9 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import broadcast, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase
+from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.state import plain_tensors, state
+from jitgrad.tensor_base import TensorBase, new_result
 
 __all__ = [
     "bernoulli",
@@ -207,12 +209,12 @@ def _check_count(n: int, dtype: DType) -> None:
 
 def values_of(x: Any) -> Any:
     """The elements, as the host sees them."""
-    return cpu(x.detach())._ndarray()
+    return (x if x._aval.device is CPU else cpu(x.detach()))._ndarray()
 
 
 def _is_mapped(x: Any) -> bool:
     """Whether it is a handle of a level, such as vmap's, whose values nobody can look at."""
-    return getattr(x, "_level", None) is not None
+    return type(x) not in plain_tensors and getattr(x, "_level", None) is not None
 
 
 def constant_in(out: Any, *inputs: Any) -> Any:
@@ -287,16 +289,22 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> A
 
 
 def successes(layout: Aval, p: Any, dtype: DType, generator: Any) -> Any:
-    """Uniform numbers of p's precision, in the order of ``layout``, that are below ``p``."""
+    """Uniform numbers of p's precision, float32 at least, in the order of ``layout``, that are below ``p``."""
     floating("bernoulli_tensor_cpu_p_", p.dtype, layout.numel)
     p = p.detach()
     if not _is_mapped(p):
         values = values_of(p)
-        if not ((values >= 0) & (values <= 1)).all():
+        if not _lies_within(values, 0.0, 1.0):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     source = generator_or_default("bernoulli", generator)
-    numbers = made(dense(layout, p.dtype), layout.device, False, source, "uniform", (0.0, 1.0))
-    return (numbers < expand(p, layout.shape)).to(dtype)
+    numbers = made(dense(layout, p.dtype.compute), layout.device, False, source, "uniform", (0.0, 1.0))
+    shape = layout.shape
+    return to(numbers < (p if p._aval.shape == shape else expand(p, shape)), dtype)
+
+
+def _lies_within(values: Any, low: float, high: float) -> bool:
+    """Whether all of some numbers do; NaN lies nowhere."""
+    return not values.size or bool(values.min() >= low and values.max() <= high)
 
 
 def multinomial(input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Any:
@@ -321,8 +329,12 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
         found = _with_replacement(rows, num_samples, source)
     else:
         found = _without_replacement(rows, num_samples, input.dtype, source)
-    out = fresh_now(make_aval((*input.shape[:-1], num_samples), int64), source, "given", (found,))
-    return placed(out, input.device)
+    found = found.reshape(*input._aval.shape[:-1], num_samples)
+    if state.handler is None:
+        out = new_result(make_aval(found.shape, int64), found if found.base is None else found.copy())
+    else:
+        out = from_array_copy(found)
+    return placed(out, input._aval.device)
 
 
 def _check_multinomial(input: Any, num_samples: int, replacement: bool) -> None:
@@ -336,13 +348,18 @@ def _check_multinomial(input: Any, num_samples: int, replacement: bool) -> None:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > input.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    check_allocatable([make_aval((*input.shape[:-1], num_samples), int64)])
+    check_allocatable([make_aval((*input._aval.shape[:-1], num_samples), int64)])
 
 
 def _check_weights(weights: Any) -> None:
-    if not np.isfinite(weights).all() or (weights < 0).any():
+    if not weights.size:
+        if weights.ndim == 1 or weights.shape[0]:
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        return
+    largest = weights.max(-1)  # NaN, if there is one
+    if not (weights.min() >= 0 and (largest < math.inf).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if (weights.sum(-1) == 0).any():
+    if not (largest > 0).all():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
@@ -350,7 +367,7 @@ def _with_replacement(rows: Any, num_samples: int, source: Generator) -> Any:
     sums = np.cumsum(rows, axis=1)
     sums = (sums / sums[:, -1:]).astype(np.float64)
     sums[:, -1] = 1.0
-    numbers = source.draw("fractions", num_samples * len(rows), True).reshape(len(rows), num_samples)
+    numbers = source.fractions(num_samples * len(rows), True).reshape(len(rows), num_samples)
     found = np.empty(numbers.shape, np.int64)
     for row, drawn, out in zip(sums, numbers, found, strict=True):
         out[:] = np.searchsorted(row, drawn)
@@ -361,10 +378,9 @@ def _without_replacement(rows: Any, num_samples: int, dtype: DType, source: Gene
     """The largest of p / e, where e is exponential: each index wins with its probability."""
     waits = np.empty(rows.shape, rows.dtype)
     flat = fresh_now(make_aval(rows.shape, dtype), source, "exponential", (1.0,))._ndarray()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.divide(rows, flat, out=waits)
+    run_quietly(np.divide, rows, flat, waits)
     if num_samples == 1:
-        return waits.argmax(1)[:, None]
+        return waits.argmax(1)
     return np.argsort(-waits, axis=1, kind="stable")[:, :num_samples]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jitgrad
-from jitgrad import distributions, nn
+from jitgrad import abi, distributions, nn
 from jitgrad.abi import RANDOM_PERMUTE_WIDE
 from jitgrad.nn import functional as F
 from jitgrad.runtime.random import twister
@@ -274,6 +274,16 @@ def test_the_number_of_threads_changes_nothing() -> None:
     np.testing.assert_array_equal(*states)
 
 
+KINDS = {
+    abi.RANDOM_WORDS: np.uint32, abi.RANDOM_UNIFORM32: np.float32, abi.RANDOM_UNIFORM64: np.float64,
+    abi.RANDOM_NORMAL32: np.float32, abi.RANDOM_NORMAL64: np.float64, abi.RANDOM_PAIRS32: np.float32,
+    abi.RANDOM_PAIRS64: np.float64, abi.RANDOM_PERMUTE: np.int64, abi.RANDOM_PERMUTE_WIDE: np.int64,
+    abi.RANDOM_BERNOULLI32: np.float32, abi.RANDOM_BERNOULLI64: np.float64, abi.RANDOM_EXPONENTIAL32: np.float32,
+    abi.RANDOM_EXPONENTIAL64: np.float64, abi.RANDOM_INTEGERS: np.int64,
+}  # fmt: skip
+"""Kinds of draws, Note [Random kernel], and what they write."""
+
+
 def test_both_forms_draw_the_same() -> None:
     """Any kinds of draws in any order, and the same state after each."""
     assert twister.is_native()
@@ -281,10 +291,12 @@ def test_both_forms_draw_the_same() -> None:
     kernel = twister._native.fill
     native, plain = Twister(3), Twister(3)
     for number in range(400):
-        kind = int(rng.integers(0, 8))
-        count = int(rng.integers(16 if kind in (3, 4) else 0, 200))
-        dtype = {0: np.uint32, 1: np.float32, 3: np.float32, 6: np.int64, 7: np.int64}.get(kind, np.float64)
+        kind = list(KINDS)[int(rng.integers(0, len(KINDS)))]
+        count = int(rng.integers(16 if kind in (abi.RANDOM_NORMAL32, abi.RANDOM_NORMAL64) else 0, 200))
+        dtype = KINDS[kind]
         a, b = ((0.0, 1.0), (0.25, 1.7), (-1e6, 1e-3), (5.0, 0.0))[number % 4]
+        if kind == abi.RANDOM_INTEGERS:
+            a, b = ((0.0, 1.0), (-7.0, 10.0), (-(2.0**53), 2.0**28 - 1), (2.0**53, 3.0))[number % 4]
         first = native.array(count, kind, dtype, a, b)
         twister.use_numpy()
         opener, twister._native.open = twister._native.open, None

@@ -12,10 +12,14 @@ from contextlib import contextmanager
 from jitgrad.abi import (
     RANDOM_BERNOULLI32,
     RANDOM_BERNOULLI64,
+    RANDOM_EXPONENTIAL32,
+    RANDOM_EXPONENTIAL64,
+    RANDOM_INTEGERS,
     RANDOM_MAP,
     RANDOM_NORMAL32,
     RANDOM_NORMAL64,
-    RANDOM_PAIRS,
+    RANDOM_PAIRS32,
+    RANDOM_PAIRS64,
     RANDOM_PERMUTE,
     RANDOM_PERMUTE_WIDE,
     RANDOM_SEED,
@@ -32,6 +36,7 @@ __all__ = ["load"]
 
 _CHUNK = 1024
 _BLOCK = 16
+_OF_EACH_KIND = (twister.bernoulli, normal.exponentials, normal.pairs)
 
 
 @contextmanager
@@ -82,6 +87,13 @@ def _bernoulli(b: FnBuilder, kind: str, value: str) -> None:
         b.do(f"call void @bernoulli_{kind}(ptr {place}, ptr %fractions, i64 {length}, double %a, {kind} {value})")
 
 
+def _exponential(b: FnBuilder, kind: str) -> None:
+    zero, one = b.const(0.0, "double"), b.const(1.0, "double")
+    with _chunks(b, "%count", kind) as (place, length):
+        _fractions(b, "double", "%fractions", length, zero, one)
+        b.do(f"call void @exponentials_{kind}(ptr %state, ptr {place}, ptr %fractions, i64 {length}, double %a)")
+
+
 def _entry() -> FnBuilder:
     b = FnBuilder("jitgrad_random", "ptr %state, ptr %out, i64 %count, i64 %kind, double %a, double %b")
     b.do(f"%scratch = alloca [{_BLOCK} x double]")
@@ -103,8 +115,15 @@ def _entry() -> FnBuilder:
         _normal(b, "float", a32, b32)
     with case(RANDOM_NORMAL64):
         _normal(b, "double", "%a", "%b")
-    with case(RANDOM_PAIRS):
-        b.do("call void @pairs(ptr %state, ptr %out, i64 %count, double %a, double %b)")
+    for number, kind in ((RANDOM_PAIRS32, "float"), (RANDOM_PAIRS64, "double")):
+        with case(number):
+            b.do(f"call void @pairs_{kind}(ptr %state, ptr %out, i64 %count, double %a, double %b)")
+    for number, kind in ((RANDOM_EXPONENTIAL32, "float"), (RANDOM_EXPONENTIAL64, "double")):
+        with case(number):
+            _exponential(b, kind)
+    with case(RANDOM_INTEGERS):
+        low, extent = b.op("fptosi double %a to i64"), b.op("fptoui double %b to i32")
+        b.do(f"call void @integers(ptr %state, ptr %out, i64 %count, i64 {low}, i32 {extent})")
     with case(RANDOM_PERMUTE):
         b.do("call void @permute(ptr %state, ptr %out, i64 %count)")
     with case(RANDOM_PERMUTE_WIDE):
@@ -124,10 +143,10 @@ def _entry() -> FnBuilder:
 def _text(target: Target) -> str:
     isa = target.isa
     fractions = (twister.fractions32(isa), twister.fractions64(isa))
-    normals = (normal.normals32(isa), normal.normals64(isa), normal.pairs(isa), normal.map_libm())
-    permutations = (twister.permute(), twister.permute_wide())
-    chosen = (twister.bernoulli(isa, "float"), twister.bernoulli(isa, "double"))
-    inner = [twister.twist(), twister.words(), twister.seed(), *permutations, *fractions, *normals, *chosen]
+    normals = (normal.normals32(isa), normal.normals64(isa), normal.map_libm())
+    whole = (twister.integers(), twister.permute(), twister.permute_wide())
+    each = [make(isa, kind) for make in _OF_EACH_KIND for kind in ("float", "double")]
+    inner = [twister.twist(), twister.words(), twister.seed(), *whole, *fractions, *normals, *each]
     entry = _entry()
     declarations: dict[str, None] = {}
     for b in (*inner, entry):

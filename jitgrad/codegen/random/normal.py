@@ -1,6 +1,6 @@
 """Normal numbers from uniform ones, as LLVM IR, rounded as PyTorch rounds them on x86 with AVX2.
 
-Owns: ``normals32``, ``normals64`` (blocks of 16), ``pairs`` (two by two), ``map_libm``.
+Owns: ``normals32``, ``normals64`` (blocks of 16), ``pairs`` (two by two), ``exponentials``, ``map_libm``.
 Must not know: the generator, but for ``words``.
 
 Source: Box and Muller, "A note on the generation of random normal deviates", 1958. The float logarithm, sine and cosine
@@ -17,7 +17,7 @@ from jitgrad.codegen.llvm.text import FnBuilder, Isa
 from jitgrad.codegen.random.twister import load, pointer, store
 from jitgrad.codegen.vmath.core import Lanes, select
 
-__all__ = ["map_libm", "normals32", "normals64", "pairs"]
+__all__ = ["exponentials", "map_libm", "normals32", "normals64", "pairs"]
 
 _HALF_BLOCK = 8
 _LOG = (
@@ -98,9 +98,10 @@ def normals64(isa: Isa) -> FnBuilder:
     return b
 
 
-def pairs(isa: Isa) -> FnBuilder:
-    """``pairs(state, out, count, mean, std)``: normal doubles two by two, the cached one first if there is one."""
-    b = FnBuilder("pairs", "ptr %state, ptr %out, i64 %count, double %mean, double %std", isa)
+def pairs(isa: Isa, kind: str) -> FnBuilder:
+    """``pairs_float(state, out, count, mean, std)``: normal doubles two by two, the cached one first if there is one,
+    written as numbers of the kind."""
+    b = FnBuilder(f"pairs_{kind}", "ptr %state, ptr %out, i64 %count, double %mean, double %std", isa)
     mean, std = (Lanes(b, "double", 1, x) for x in ("%mean", "%std"))
     b.do("%drawn = alloca [2 x double]")
     cached, has = (pointer(b, "i64", "%state", word) for word in (RANDOM_CACHED, RANDOM_HAS_CACHED))
@@ -109,7 +110,7 @@ def pairs(isa: Isa) -> FnBuilder:
         is_kept = b.op(f"icmp ne i64 {load(b, 'i64', has, 0).reg}, 0")
         b.do(f"br i1 {is_kept}, label %{keeps}, label %{draws}")
         b.start(keeps)
-        store(load(b, "double", cached, 0).fma(std, mean), "%out", index)
+        store(load(b, "double", cached, 0).fma(std, mean).convert(kind), "%out", index)
         b.do(f"store i64 0, ptr {has}")
         b.do(f"store i64 0, ptr {cached}")
         b.do(f"br label %{done}")
@@ -119,11 +120,20 @@ def pairs(isa: Isa) -> FnBuilder:
         b.do(f"call void @fractions64(ptr %drawn, i64 2, double {zero}, double {one})")
         radius = (_libm(-load(b, "double", "%drawn", 1), "log1p") * -2.0).sqrt()
         angle = load(b, "double", "%drawn", 0) * (2 * math.pi)
-        store((radius * _libm(angle, "cos")).fma(std, mean), "%out", index)
+        store((radius * _libm(angle, "cos")).fma(std, mean).convert(kind), "%out", index)
         store(radius * _libm(angle, "sin"), cached, 0)
         b.do(f"store i64 1, ptr {has}")
         b.do(f"br label %{done}")
         b.start(done)
+    return b
+
+
+def exponentials(isa: Isa, kind: str) -> FnBuilder:
+    """``exponentials_float(state, out, drawn, count, factor)``: log1p(-u) * factor of doubles that were drawn."""
+    b = FnBuilder(f"exponentials_{kind}", "ptr %state, ptr %out, ptr %drawn, i64 %count, double %factor", isa)
+    factor = Lanes(b, "double", 1, "%factor")
+    with b.loop("0", "%count") as index:
+        store((_libm(-load(b, "double", "%drawn", index), "log1p") * factor).convert(kind), "%out", index)
     return b
 
 

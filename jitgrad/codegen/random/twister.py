@@ -1,7 +1,7 @@
 """The Mersenne Twister as LLVM IR: its words, and the fractions made of them.
 
-Owns: ``twist``, ``words``, ``fractions32``, ``fractions64``, ``permute``, ``permute_wide``, ``seed``: functions of a
-random state, Note [Random kernel].
+Owns: ``twist``, ``words``, ``fractions32``, ``fractions64``, ``integers``, ``permute``, ``permute_wide``, ``seed``:
+functions of a random state, Note [Random kernel].
 Must not know: distributions.
 
 Source: Matsumoto and Nishimura, "Mersenne Twister: a 623-dimensionally equidistributed uniform pseudo-random number
@@ -24,6 +24,7 @@ from jitgrad.codegen.vmath.core import Lanes, select
 __all__ = [
     "fractions32",
     "fractions64",
+    "integers",
     "load",
     "permute",
     "permute_wide",
@@ -218,6 +219,17 @@ def _drawn(b: FnBuilder, count: str, width: int) -> Iterator[tuple[str, str]]:
         b.do(f"call void @words(ptr %state, ptr %drawn, i64 {b.op(f'mul i64 {length}, {width}')})")
         with b.loop("0", length) as number:
             yield b.op(f"add i64 {begin}, {number}"), number
+
+
+def integers() -> FnBuilder:
+    """``integers(state, out, count, low, extent)``: words modulo the extent, plus low, as 64-bit integers."""
+    b = FnBuilder("integers", "ptr %state, ptr %out, i64 %count, i64 %low, i32 %extent")
+    b.do(f"%drawn = alloca [{_DRAWS} x i32]")
+    low, extent = Lanes(b, "i64", 1, "%low"), Lanes(b, "i32", 1, "%extent")
+    with _drawn(b, "%count", 1) as (place, number):
+        rest = load(b, "i32", "%drawn", number).binary("urem", extent)
+        store(rest.convert("i64", "zext") + low, "%out", place)
+    return b
 
 
 def seed() -> FnBuilder:

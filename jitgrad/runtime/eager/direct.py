@@ -138,6 +138,18 @@ def kinds_of(inputs: tuple[Any, ...]) -> Any:
 
 
 @eager_apart
+def plan_looked_at(op: Op, x: TensorBase, number: Any, params: tuple[Any, ...]) -> Any:
+    """The plan of ``op(x, number)`` whose shape rule looks at the number, and has taken this one; else None."""
+    known: dict[Any, Any] = plans
+    found = known.get(("looked at", op, params, x._aval, type(number)))
+    if found is None:
+        return None
+    plan: EagerPlan = found
+    taken: set[Any] = plan._taken
+    return plan if ((type(number), number),) in taken else None
+
+
+@eager_apart
 def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> Any:
     """``apply_two``, or ``MISSED``."""
     if modes_in_use or not (len(params) == 0 or is_hashable(params)) or others_record(thread):
@@ -146,6 +158,8 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
     is_y = isinstance(y, TensorBase)
     known: dict[Any, Any] = plans
     found = known.get((op, params, x._aval if is_x else type(x), y._aval if is_y else type(y)))
+    if found is None and is_x and is_number(y):
+        found = plan_looked_at(op, x, y, params)
     if found is None:
         return MISSED
     plan: EagerPlan = found

@@ -1,7 +1,7 @@
 """Distributions over a ``Twister``, element by element in PyTorch's order and rounded as PyTorch rounds.
 
 Owns: ``RandomStream``, a method per distribution: it writes ``count`` elements of a NumPy dtype to an address.
-Must not know: tensors, layouts, checks of parameters.
+Must not know: tensors, layouts, checks of parameters, what the kernel draws in one call (``direct_draws.py``).
 
 Floating dtypes other than float64 are drawn as float32 and cast.
 
@@ -12,46 +12,26 @@ Knuth, TAOCP 2, 3.4.1 (below); Marsaglia and Tsang, "A simple method for generat
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from jitgrad.abi import (
-    RANDOM_BERNOULLI32,
-    RANDOM_BERNOULLI64,
-    RANDOM_NORMAL32,
-    RANDOM_NORMAL64,
-    RANDOM_PAIRS,
-    RANDOM_PERMUTE,
-    RANDOM_PERMUTE_WIDE,
-    RANDOM_UNIFORM32,
-    RANDOM_UNIFORM64,
-)
+from jitgrad.abi import RANDOM_NORMAL32, RANDOM_PAIRS64, RANDOM_UNIFORM32, RANDOM_UNIFORM64
 from jitgrad.runtime.random.binomial import successes
+from jitgrad.runtime.random.direct_draws import (
+    BLOCK,
+    WIDE_FROM,
+    kernel_call,
+    permutation_kind,
+    steps_of,
+)
 from jitgrad.runtime.random.twister import Twister
 
 __all__ = ["RandomStream"]
 
-_BLOCK = 16
-WIDE_FROM = 1 << 28
-"""Integers of a range from here on take 64-bit draws."""
-_WIDE_PERMUTATION = (2**32 - 1) // 20
-"""Permutations of so many numbers and more take 64-bit draws."""
 _NEW_RATE = 10.0
-
-
-_BERNOULLI = {"f": RANDOM_BERNOULLI32, "d": RANDOM_BERNOULLI64}
-_NEARLY_ONE = {"f": 1 - 2**-24, "d": 1 - 2**-53}
-"""The largest fractions that are drawn."""
-
-
-@functools.lru_cache(maxsize=64)
-def _scale(dtype: Any, p: float) -> float:
-    """What dropout multiplies by that which it keeps."""
-    return float(dtype.type(1.0) / dtype.type(1.0 - p))
 
 
 def _at(address: int, count: int, dtype: Any) -> Any:
@@ -77,6 +57,14 @@ class RandomStream(Twister):
 
     __slots__ = ()
 
+    def draw(self, distribution: str, address: int, count: int, dtype: Any, *params: Any) -> None:
+        """Write ``count`` numbers of a distribution, one of the methods below, to an address."""
+        call = kernel_call(distribution, count, dtype, params)
+        if call is None:
+            getattr(self, distribution)(address, count, dtype, *params)
+        elif count:
+            self.fill(address, count, *call)
+
     def _doubles(self, count: int) -> Any:
         return self.array(count, RANDOM_UNIFORM64, np.float64)
 
@@ -88,57 +76,42 @@ class RandomStream(Twister):
 
     def uniform(self, address: int, count: int, dtype: Any, low: float, high: float) -> None:
         """In [low, high)."""
-        kind = dtype.char
-        if kind == "d":
+        if dtype.char == "d":
             self.fill(address, count, RANDOM_UNIFORM64, low, high - low)
-            if low + (high - low) * _NEARLY_ONE["d"] >= high:
-                _exclude(address, count, dtype, low, high)
+            _exclude(address, count, dtype, low, high)
             return
-        if kind == "f" and low == 0.0 and high == 1.0:
-            self.fill(address, count, RANDOM_UNIFORM32)
+        if dtype.char == "f":
+            first, times = steps_of(low, high)
+            self.fill(address, count, RANDOM_UNIFORM32, float(first), times)
+            _exclude(address, count, dtype, first, np.float32(high))
             return
-        # PyTorch subtracts the bounds in the dtype
         a, b = np.asarray(low, dtype), np.asarray(high, dtype)
         times = float(np.subtract(b, a, dtype=np.float32))
-        if kind == "f":
-            self.fill(address, count, RANDOM_UNIFORM32, float(a), times)
-        else:
-            _put(address, self.array(count, RANDOM_UNIFORM32, np.float32, float(a), times), dtype)
-        if kind != "f" or np.float32(float(a) + times * _NEARLY_ONE["f"]) >= b:
-            _exclude(address, count, dtype, a, b)
+        _put(address, self.array(count, RANDOM_UNIFORM32, np.float32, float(a), times), dtype)
+        _exclude(address, count, dtype, a, b)
 
     def normal(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
-        """For contiguous memory: in blocks from 16 numbers on."""
-        if count < _BLOCK:
+        """For contiguous memory: in blocks from 16 numbers on. Of short dtypes."""
+        if count < BLOCK:
             self.normal_pairs(address, count, dtype, mean, std)
-        elif dtype.char == "d":
-            self.fill(address, count, RANDOM_NORMAL64, mean, std)
-        elif dtype.char == "f":
-            self.fill(address, count, RANDOM_NORMAL32, mean, std)
-        else:
-            values = self.array(count // _BLOCK * _BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
-            if count % _BLOCK:  # the last block begins earlier; unlike float32, nothing is drawn for what it replaces
-                last = self.array(_BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
-                values = np.concatenate([values[: count - _BLOCK], last])
-            _put(address, values, dtype)
+            return
+        values = self.array(count // BLOCK * BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
+        if count % BLOCK:  # the last block begins earlier; unlike float32, nothing is drawn for what it replaces
+            last = self.array(BLOCK, RANDOM_NORMAL32, np.float32, mean, std)
+            values = np.concatenate([values[: count - BLOCK], last])
+        _put(address, values, dtype)
 
     def normal_pairs(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
         """For any other memory: two by two, in float64."""
-        if dtype.char == "d":
-            self.fill(address, count, RANDOM_PAIRS, mean, std)
-        else:
-            _put(address, self.array(count, RANDOM_PAIRS, np.float64, mean, std), dtype)
+        _put(address, self.array(count, RANDOM_PAIRS64, np.float64, mean, std), dtype)
 
     def log_normal(self, address: int, count: int, dtype: Any, mean: float, std: float) -> None:
         """exp of a normal number."""
-        _put(address, self.map("exp", self.array(count, RANDOM_PAIRS, np.float64, mean, std)), dtype)
+        _put(address, self.map("exp", self.array(count, RANDOM_PAIRS64, np.float64, mean, std)), dtype)
 
     def bernoulli(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 with probability ``p``, else 0."""
-        if dtype.char in _BERNOULLI:
-            self.fill(address, count, _BERNOULLI[dtype.char], p)
-        else:
-            _put(address, self._doubles(count) < p, dtype)
+        _put(address, self._doubles(count) < p, dtype)
 
     def exponential(self, address: int, count: int, dtype: Any, rate: float) -> None:
         """-log(1 - u) / rate."""
@@ -172,11 +145,7 @@ class RandomStream(Twister):
 
     def permutation(self, address: int, count: int, dtype: Any) -> None:
         """0 .. count - 1 in some order."""
-        kind = RANDOM_PERMUTE_WIDE if count >= _WIDE_PERMUTATION else RANDOM_PERMUTE
-        if dtype != np.int64:
-            _put(address, self.array(count, kind, np.int64), dtype)
-        elif count:
-            self.fill(address, count, kind)
+        _put(address, self.array(count, permutation_kind(count), np.int64), dtype)
 
     def poisson(self, address: int, count: int, dtype: Any, rates: Any) -> None:
         """A number of events for each of ``count`` rates, float64, in order."""
@@ -209,9 +178,6 @@ class RandomStream(Twister):
 
     def dropout(self, address: int, count: int, dtype: Any, p: float) -> None:
         """1 / (1 - p) with probability 1 - p, else 0, divided in the dtype."""
-        if dtype.char in _BERNOULLI:
-            self.fill(address, count, _BERNOULLI[dtype.char], 1.0 - p, _scale(dtype, p))
-            return
         compute = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
         _put(address, (self._doubles(count) < 1.0 - p).astype(compute) / compute.type(1.0 - p), dtype)
 

@@ -20,13 +20,17 @@ from jitgrad.abi import (
     RANDOM_BERNOULLI32,
     RANDOM_BERNOULLI64,
     RANDOM_CACHED,
+    RANDOM_EXPONENTIAL32,
+    RANDOM_EXPONENTIAL64,
     RANDOM_FRESH,
     RANDOM_HAS_CACHED,
+    RANDOM_INTEGERS,
     RANDOM_LIBM_NAMES,
     RANDOM_MAP,
     RANDOM_NORMAL32,
     RANDOM_NORMAL64,
-    RANDOM_PAIRS,
+    RANDOM_PAIRS32,
+    RANDOM_PAIRS64,
     RANDOM_PERMUTE,
     RANDOM_PERMUTE_WIDE,
     RANDOM_POSITION,
@@ -231,22 +235,23 @@ def _normals(state: Any, out: Any, mean: float, std: float) -> None:
         out[-16:] = blocks(state, 16, mean, std)
 
 
-def _pairs(state: Any, out: Any, mean: float, std: float) -> None:
+def _pairs(state: Any, count: int, mean: float, std: float) -> Any:
+    out = np.empty(count)
     kept = state[RANDOM_CACHED : RANDOM_CACHED + 1].view(np.float64)
     has = int(state[RANDOM_HAS_CACHED])
-    begin = min(has, len(out))
+    begin = min(has, count)
     if begin:
         out[0], kept[0], state[RANDOM_HAS_CACHED] = kept[0], 0.0, 0
-    count = (len(out) - begin + 1) // 2
-    if count:
-        drawn = _fractions64(state, 2 * count, 0.0, 1.0).reshape(-1, 2)
+    drawn_pairs = (count - begin + 1) // 2
+    if drawn_pairs:
+        drawn = _fractions64(state, 2 * drawn_pairs, 0.0, 1.0).reshape(-1, 2)
         radius = np.sqrt(_each(math.log1p, -drawn[:, 1]) * -2.0)
         angle = drawn[:, 0] * (2 * math.pi)
         both = np.stack([radius * _each(math.cos, angle), radius * _each(math.sin, angle)], 1).ravel()
-        out[begin:] = both[: len(out) - begin]
-        if 2 * count > len(out) - begin:
+        out[begin:] = both[: count - begin]
+        if 2 * drawn_pairs > count - begin:
             kept[0], state[RANDOM_HAS_CACHED] = both[-1], 1
-    out[:] = fma64(out, std, mean)
+    return fma64(out, std, mean)
 
 
 def _permute(state: Any, count: int) -> list[int]:
@@ -280,6 +285,9 @@ _ELEMENTS = {
     RANDOM_UNIFORM32: np.float32,
     RANDOM_NORMAL32: np.float32,
     RANDOM_BERNOULLI32: np.float32,
+    RANDOM_PAIRS32: np.float32,
+    RANDOM_EXPONENTIAL32: np.float32,
+    RANDOM_INTEGERS: np.int64,
     RANDOM_PERMUTE: np.int64,
     RANDOM_PERMUTE_WIDE: np.int64,
 }
@@ -304,8 +312,12 @@ def fill(state: Any, address: int, count: int, kind: int, a: float, b: float) ->
         out[:] = np.where(_fractions64(state, count, 0.0, 1.0) < a, b, 0.0)
     elif kind in (RANDOM_NORMAL32, RANDOM_NORMAL64):
         _normals(state, out, a, b)
-    elif kind == RANDOM_PAIRS:
-        _pairs(state, out, a, b)
+    elif kind in (RANDOM_PAIRS32, RANDOM_PAIRS64):
+        out[:] = _pairs(state, count, a, b)
+    elif kind in (RANDOM_EXPONENTIAL32, RANDOM_EXPONENTIAL64):
+        out[:] = _each(math.log1p, -_fractions64(state, count, 0.0, 1.0)) * a
+    elif kind == RANDOM_INTEGERS:
+        out[:] = (_words(state, count) % np.uint32(b)).astype(np.int64) + int(a)
     elif kind == RANDOM_PERMUTE:
         out[:] = _permute(state, count)
     elif kind == RANDOM_PERMUTE_WIDE:

@@ -27,8 +27,10 @@ from jitgrad.abi import (
     RANDOM_STATE_WORDS,
     RANDOM_WORDS,
 )
+from jitgrad.cpython.primitives import DRAW_FUNCTION
 from jitgrad.lazy import LazyModule
 from jitgrad.locks import process_lock
+from jitgrad.runtime.eager.makings import DRAW_KERNEL
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.user_line import let_through
 
@@ -67,12 +69,16 @@ class _Native:
         self.spent = 0.0
 
 
+    def use(self, fill: Fill | None) -> None:
+        """Let ``fill`` draw, or NumPy."""
+        self.fill = fill
+        function: Any = fill
+        DRAW_KERNEL.address = ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 numpy_form = LazyModule("jitgrad.runtime.random.numpy_form")
 _native = _Native()
 _lock = process_lock()
-_PROTOTYPE = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double
-)
 
 
 def install_opener(open_kernel: Callable[[], tuple[int, Any]]) -> None:
@@ -91,9 +97,9 @@ def is_native() -> bool:
             except Exception as error:  # it is an accelerator: without it NumPy draws the same numbers
                 let_through(error)
                 return False
-            fill: Any = _PROTOTYPE(address)
+            fill: Any = DRAW_FUNCTION(address)
             fill.keep_alive = keep_alive
-            _native.fill = fill
+            _native.use(fill)
     return _native.fill is not None
 
 
@@ -104,7 +110,8 @@ def _can_be_native() -> bool:
 
 def use_numpy(fill: Fill | None = None) -> Fill | None:
     """Let NumPy draw, or the kernel that an earlier call returned; for tests. Returns the kernel in use until now."""
-    before, _native.fill = _native.fill, fill
+    before = _native.fill
+    _native.use(fill)
     _native.spent = 0.0
     return before
 
@@ -125,15 +132,16 @@ class Twister:
     """One stream. Callers see to it that one thread at a time draws.
 
     Attributes:
+        address: of its state; it never changes.
         initial_seed: what it was started with, as PyTorch reports it: between 0 and 2^64.
     """
 
-    __slots__ = ("_address", "_state", "initial_seed")
+    __slots__ = ("_state", "address", "initial_seed")
 
     def __init__(self, seed: int) -> None:
         self._state: Any = np.zeros(RANDOM_STATE_WORDS, np.uint64)
         self._state[RANDOM_LIBM:] = _libm_addresses()
-        self._address = _address_of(self._state)
+        self.address = _address_of(self._state)
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -145,7 +153,7 @@ class Twister:
         """Draw ``count`` numbers to ``address``, Note [Random kernel]."""
         fill = _native.fill
         if fill is not None:
-            fill(self._address, address, count, kind, a, b)
+            fill(self.address, address, count, kind, a, b)
         else:
             self._fill_slowly(address, count, kind, a, b)
 
