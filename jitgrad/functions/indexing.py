@@ -28,9 +28,8 @@ from jitgrad.ops.shapes import as_real, broadcast, check_fits, torch_dtype_name,
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.assign import assign
 from jitgrad.runtime.eager.overlap import check_apart
-from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor, tensor_class
 from jitgrad.user_line import warn_user
 
 __all__ = [
@@ -67,6 +66,9 @@ def getitem(input: Any, index: Any) -> Any:
         return door.apply(_SELECT, _needs_dimension(input), 0, index)
     if kind is slice:
         return door.apply(_SLICE, input, 0, *_slice_parts(index))
+    picked = _picked(input, index if kind is tuple else (index,))
+    if picked is not None:
+        return door.apply(_INDEX[len(picked)], input, *picked, _FIRST_DIMS[len(picked)])
     view, indexed = _apply_views(input, index)
     if not indexed:
         if state.handler is not None:
@@ -74,6 +76,26 @@ def getitem(input: Any, index: Any) -> Any:
         return door.apply(_ALIAS, input) if view is input else view
     dims, tensors = _split(indexed)
     return door.apply(_INDEX[len(dims)], view, *tensors, dims)
+
+
+_FIRST_DIMS = tuple([tuple(range(k)) for k in range(MAX_INDICES + 1)])
+
+
+def _picked(input: Any, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Positions in the first dimensions, if an index is nothing else, or a mask: then there are no parts to look at."""
+    own, plain = input._aval, tensor_class()
+    if not 0 < len(items) <= min(len(own.shape), MAX_INDICES):
+        return None
+    for item in items:
+        if type(item) is not plain:
+            return None
+        aval = item._aval
+        if not aval.shape or aval.device is not own.device:
+            return None
+        if aval.dtype is not int64:
+            is_mask = aval.dtype is bool_ and len(items) == 1 and aval.shape == own.shape[: len(aval.shape)]
+            return nonzero(item, as_tuple=True) if is_mask and len(aval.shape) <= MAX_INDICES else None
+    return items
 
 
 def _note_pick(part: Any, input: Any, index: Any) -> None:
@@ -350,15 +372,17 @@ def _split(indexed: Indexed) -> tuple[tuple[int, ...], list[Any]]:
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """Positions of nonzero elements: [count, ndim], or one vector per dimension. Reads the values."""
-    found = run_quietly(np.nonzero, np.atleast_1d(input._ndarray()))
+    array = input._ndarray()
+    found = (array if array.ndim else np.atleast_1d(array)).nonzero()
     if as_tuple and input._aval.device is CPU and state.handler is None:
         aval = make_aval((found[0].size,), int64)
-        return tuple([new_result(aval, positions.copy()) for positions in found])
+        return tuple([new_result(aval, p if p.base is None else p.copy()) for p in found])
     if as_tuple:
         return tuple(tensor(positions, device=input.device) for positions in found)
     # PyTorch's result lies in memory column by column
-    columns = np.stack(found) if input.ndim else np.zeros((0, len(found[0])), np.int64)
-    made = tensor(columns, device=CPU)
+    columns = np.array(found) if input.ndim else np.zeros((0, len(found[0])), np.int64)
+    is_plain = state.handler is None
+    made = new_result(make_aval(columns.shape, int64), columns) if is_plain else tensor(columns, device=CPU)
     aval = make_aval(columns.shape[::-1], int64, (1, columns.shape[1]))
     return moved(new_tensor(aval, made._storage), input.device)
 

@@ -41,8 +41,8 @@ from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import broadcast, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.quiet import run_quietly
-from jitgrad.state import plain_tensors, state
-from jitgrad.tensor_base import TensorBase, new_result
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, new_result, tensor_class
 
 __all__ = [
     "bernoulli",
@@ -214,7 +214,7 @@ def values_of(x: Any) -> Any:
 
 def _is_mapped(x: Any) -> bool:
     """Whether it is a handle of a level, such as vmap's, whose values nobody can look at."""
-    return type(x) not in plain_tensors and getattr(x, "_level", None) is not None
+    return type(x) is not tensor_class() and getattr(x, "_level", None) is not None
 
 
 def constant_in(out: Any, *inputs: Any) -> Any:

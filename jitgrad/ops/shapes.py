@@ -9,6 +9,7 @@ three have ``shape`` and ``dtype``, and these rules need no more.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -189,7 +190,7 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
     check_width(value)
     if isinstance(value, complex) and not dtype.is_complex:
         value = as_real(value, c_type(dtype))
-    if dtype.category is FLOATING and finfo(dtype).max < abs(value) < math.inf:
+    if dtype.category is FLOATING and _largest(dtype) < abs(value) < math.inf:
         raise RuntimeError(f"value cannot be converted to type {dtype.c_name} without overflow")
     if dtype.category is not INTEGER:
         return
@@ -200,6 +201,11 @@ def check_fits(value: Any, dtype: DType, is_strict: bool = False) -> None:
         low, high = 0 if is_strict or isinstance(value, float) else 1 - (1 << bits), (1 << bits) - 1
     if not low - 1 < value < high + 1:  # a float may be a little outside: its fraction is cut off
         raise RuntimeError(f"value cannot be converted to type {c_type(dtype)} without overflow")
+
+
+@functools.cache
+def _largest(dtype: DType) -> float:
+    return finfo(dtype).max
 
 
 def check_width(number: Any) -> None:

@@ -55,8 +55,8 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED, Args
 from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
 
-__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "first_of", "here",
-           "here_if_eager", "install_native", "multiply_now", "operate_now", "tick"]  # fmt: skip
+__all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "first_of", "here", "here_if_eager",
+           "install_native", "is_number", "kinds_of", "multiply_now", "operate_now", "tick"]  # fmt: skip
 
 
 class _OfThisThread(threading.local):

@@ -28,7 +28,7 @@ from jitgrad.dtypes import float32, float64, int64
 from jitgrad.ops.aval import Aval, has_repeats
 from jitgrad.ops.table import OPS, Op, RuleContext
 from jitgrad.runtime.eager.assign import may_need_graph
-from jitgrad.runtime.eager.direct import first_of, here_if_eager
+from jitgrad.runtime.eager.direct import first_of, here_if_eager, is_number, kinds_of
 from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.plan import EagerPlan, plans
 from jitgrad.runtime.eager.results import Here, array_of, arrays_of, edges_to, graph_of, needs_grad, run_all
@@ -80,6 +80,7 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
             return targets if copy_into_part(thread, target, inputs) else MISSED
     avals: list[Any] = []
     needs: list[Any] = []
+    has_number = False
     for x in inputs:
         needed = False
         if isinstance(x, TensorBase):
@@ -89,25 +90,50 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
             avals.append(x._aval)
         else:
             avals.append(type(x))
+            has_number = is_number(x)
         needs.append(needed)
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
+    if found is None and has_number:
+        found = known.get(joined((op, params), kinds_of(inputs)))
     if found is None:
         return MISSED
     plan: EagerPlan = found
-    if plan.aval is not target._aval or plan.by_place is not True:
-        return MISSED
-    if plan.has_kernel is True:
-        if inputs[0] is not target:
+    is_alike = plan.aval is target._aval
+    if not is_alike:
+        if plan.is_plain is not True or not takes_result(target._aval, plan.aval):
             return MISSED
-    elif plan.into is None:
+    elif not may_write_alike(plan, target, inputs):
         return MISSED
     if joins:
-        return targets if write_and_join(thread, plan, target, inputs, tuple(needs)) else MISSED
+        if target._base is not None:
+            return targets if write_part(thread, plan, target, inputs, tuple(needs), params) else MISSED
+        if not is_alike:
+            return MISSED
+        return targets if write_and_join(thread, plan, target, inputs, tuple(needs), params) else MISSED
     arrays = arrays_of(plan, inputs)
-    if arrays is None or array_of(target) is MISSED or not write_alike(thread, plan, target, arrays):
+    if arrays is None or array_of(target) is MISSED:
         return MISSED
+    if is_alike:
+        return targets if write_alike(thread, plan, target, arrays, params) else MISSED
+    overwrite(thread, plan, target, arrays, params)
     return targets
+
+
+@eager_native
+def may_write_alike(plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...]) -> bool:
+    """Whether ``write_alike`` may write what lies as the result does."""
+    if plan.has_kernel is True:
+        return inputs[0] is target and plan.by_place is True
+    return plan.by_place is True if plan.into is not None else plan.is_plain is True and not plan.aval.dtype.is_short
+
+
+@eager_native
+def takes_result(own: Aval, result: Aval) -> bool:
+    """Whether a tensor takes a result as it is, wherever its elements lie."""
+    if own.dtype is not result.dtype or own.device is not CPU or result.device is not CPU or own.dtype.is_short:
+        return False
+    return same(own.shape, result.shape) and not has_repeats(own)
 
 
 @eager_native
@@ -133,7 +159,12 @@ def overlaps(x: TensorBase, target: TensorBase) -> bool:
 
 @eager_apart
 def write_and_join(
-    thread: Here, plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...], needs: tuple[Any, ...]
+    thread: Here,
+    plan: EagerPlan,
+    target: TensorBase,
+    inputs: tuple[Any, ...],
+    needs: tuple[Any, ...],
+    params: tuple[Any, ...],
 ) -> bool:
     """Write a plan's result into a tensor, which gets a Node; False: nothing is written.
 
@@ -155,7 +186,7 @@ def write_and_join(
     for place in backward.inputs:
         if int(place) == 0:
             before = with_first(value_of(target), inputs)
-    if not write_alike(thread, plan, target, arrays):
+    if not write_alike(thread, plan, target, arrays, params):
         return False
     caught.left = CAUGHT_AT_FIRST
     saved: tuple[Any, ...] = save(backward, before, (target,)) if backward.saves else ()
@@ -229,6 +260,54 @@ def copy_into_part(thread: Here, target: TensorBase, inputs: tuple[Any, ...]) ->
     note_write(versions, "copy", 0)
     rebase_history(target, assemble(_COPY, parts[0], context, edges, ()), 0)
     return True
+
+
+@eager_apart
+def write_part(
+    thread: Here,
+    plan: EagerPlan,
+    target: TensorBase,
+    inputs: tuple[Any, ...],
+    needs: tuple[Any, ...],
+    params: tuple[Any, ...],
+) -> bool:
+    """``x[0].mul_(y)`` where a graph has to know: ``write_and_join`` of a view, see ``copy_into_part``."""
+    if inputs[0] is not target or not may_be_rebased(target) or is_written_twice(target, inputs):
+        return False
+    graph = graph_of(plan, needs)
+    arrays = arrays_of(plan, inputs)
+    if graph is None or arrays is None or array_of(target) is MISSED:
+        return False
+    parts: tuple[Any, ...] = graph
+    backward: BackwardPlan = parts[0]
+    context: RuleContext = parts[1]
+    edges = edges_to(inputs, context.needs)
+    before = inputs
+    for place in backward.inputs:
+        if int(place) == 0:
+            if not plan.aval.is_canonical:
+                return False
+            before = with_first(part_before(plan.aval, target), inputs)
+    overwrite(thread, plan, target, arrays, params)
+    caught.left = CAUGHT_AT_FIRST
+    saved: tuple[Any, ...] = save(backward, before, (target,)) if backward.saves else ()
+    node = assemble(plan.op, backward, context, edges, saved)
+    rebase_history(target, node, 0)
+    if len(saved) > 0:
+        remember_line(node)
+    return True
+
+
+@eager_native
+def part_before(aval: Aval, target: TensorBase) -> TensorBase:
+    """A row-major copy of a view that is about to be written, with its history: a Node saves it."""
+    array: Any = array_of(target)
+    copied: Any = array.copy
+    old: TensorBase = new_result(aval, copied())
+    old._requires_grad = True
+    old._grad_fn = target._grad_fn
+    old._output_nr = target._output_nr
+    return old
 
 
 @eager_native
@@ -335,20 +414,52 @@ def _overwrite(target: Any, source: Any) -> bool:
 
 
 @eager_apart
-def write_alike(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any]) -> bool:
+def write_alike(
+    thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any], params: tuple[Any, ...]
+) -> bool:
     """Write a plan's result into a tensor that is laid out as it is; False: nothing is written."""
     if plan.has_kernel is not True or not write_by_kernel(plan, arrays, _FIRST):
         if plan.into is None:
-            return False
-        arrays.append(array_of(target))
-        given: Any = tuple(arrays)
-        if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
-            run_all(plan.into, given)
+            if plan.has_kernel is True:
+                return False
+            overwrite(thread, plan, target, arrays, params)
+            return True
+        else:
+            arrays.append(array_of(target))
+            given: Any = tuple(arrays)
+            if call_inside(thread.context, plan.into, given) is None:  # see ``result_of``
+                run_all(plan.into, given)
+    count_write(target, plan.op)
+    return True
+
+
+@eager_apart
+def overwrite(thread: Here, plan: EagerPlan, target: TensorBase, arrays: list[Any], params: tuple[Any, ...]) -> None:
+    """Compute a plan's result on the side, and copy it: any operation may read what it writes."""
+    result: Any = None
+    if plan.kernel is not None:
+        made = run_kernel(plan.kernel, tuple(arrays))
+        if made is not None:
+            outs: list[Any] = made
+            result = outs[0]
+    if result is None:
+        args: Any = joined(tuple(arrays), params)
+        result = call_inside(thread.context, plan.function, args)
+        if result is None:  # see ``result_of``
+            result = run_all(plan.function, args)
+    given: Any = (array_of(target), result)
+    if call_inside(thread.context, _overwrite, given) is None:
+        run_all(_overwrite, given)
+    count_write(target, plan.op)
+
+
+@eager_native
+def count_write(target: TensorBase, op: Op) -> None:
+    """A tensor has been written."""
     versions: list[Any] = target._vc
     versions[VERSION] = int(versions[VERSION]) + 1
     if int(caught.left) > 0:
-        note_write(versions, plan.op.name, 0)  # of native code there are no frames
-    return True
+        note_write(versions, op.name, 0)  # of native code there are no frames
 
 
 @eager_apart
