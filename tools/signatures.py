@@ -72,7 +72,7 @@ from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 from jitgrad.tracer.hits import MISSED as _MISSED
 
-_known_makings = _LazyModule("jitgrad.functions.known_makings")
+_known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 '''
@@ -335,6 +335,8 @@ def _by_names(f: _Function, ops: set[str]) -> str:
     sizes = [p.name for p in f.every.values() if p.kind == "int[]"]
     lines = [line for n in sizes for line in (f"if _py_type({n}) is _Size:", f"    {n} = _py_tuple({n})")]
     lines += [line for s in usual for line in _branch(f, s, sentinels, ops)]
+    if f.name in MADE_AGAIN:
+        lines = _look_by_names(f, lines)
     if _takes_tensor(f):
         first = f.first.name
         plain = (_USUAL["Tensor"] if _has_second_operand(f) else _PLAIN).format(first)
@@ -349,13 +351,16 @@ def _by_names(f: _Function, ops: set[str]) -> str:
             "            raise",
         ]
     itself = f"_{f.name}_itself" if f.name in f.every else f.name  # ``pad`` has a parameter of this name
-    lines = [f"def {f.name}({', '.join(head)}):", *_indented([*lines, f"return _slow({itself}, {_given(f)})"])]
+    lines.append(f"return _slow({itself}, {_given(f)})")
+    lines = [f"{_table(f)}def {f.name}({', '.join(head)}):", *_indented(lines)]
     if itself is not f.name:
         lines += ["", f"{itself} = {f.name}"]
     return "\n".join(lines) + "\n"
 
 
-MADE_AGAIN = frozenset({"arange", "empty", "ones", "rand", "randint", "randn", "zeros"})
+MADE_AGAIN = frozenset(
+    {"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros"}
+)
 """Functions that look first for what an earlier call has left, and leave what they do, Note [Known makings]."""
 
 
@@ -374,6 +379,26 @@ def _look(f: _Function, given: str) -> str:
         f"        return made\n"
         f"    given = {given}\n"
     )
+
+
+def _look_by_names(f: _Function, lines: list[str]) -> list[str]:
+    """The look into it where parameters have names; options that are given are not looked up."""
+    keywords = {p.name for s in f.signatures for p in s.parameters if p.is_keyword}
+    defaults = _head(f)[2]
+    given = ", ".join([*_needed(f), *(n for n in defaults if n in f.every and n not in keywords)])
+    is_plain = " and ".join(f"{n} is {default}" for n, default in defaults.items() if n not in f.every or n in keywords)
+    call = f"return _{f.name}("
+    keeps = f"return _known_makings.keep({f.name!r}, _made_{f.name}, given, _no_options, _{f.name}("
+    kept = [line.replace(call, keeps) + ")" if call in line else line for line in lines]
+    return [
+        "given = None",
+        f"if {is_plain}:",
+        f"    given = {given},",
+        f"    made = _makings.make_again(_made_{f.name}, given, _no_options)",
+        "    if made is not _MISSED:",
+        "        return made",
+        *kept,
+    ]
 
 
 def _kept(f: _Function, call: str) -> str:

@@ -25,7 +25,7 @@ from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 from jitgrad.tracer.hits import MISSED as _MISSED
 
-_known_makings = _LazyModule("jitgrad.functions.known_makings")
+_known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
 
@@ -457,18 +457,34 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False,
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
+_made_eye = _making_table()
+
 def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    given = None
+    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = n, m,
+        made = _makings.make_again(_made_eye, given, _no_options)
+        if made is not _MISSED:
+            return made
     if out is None and _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M and layout is _M and pin_memory is _M:
-        return _eye(n, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _known_makings.keep('eye', _made_eye, given, _no_options, _eye(n, dtype=dtype, device=device, requires_grad=requires_grad))
     if out is None and _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _known_makings.keep('eye', _made_eye, given, _no_options, _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
+_made_full = _making_table()
+
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    given = None
+    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = size, fill_value,
+        made = _makings.make_again(_made_full, given, _no_options)
+        if made is not _MISSED:
+            return made
     if _py_type(size) is _Size:
         size = _py_tuple(size)
     if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _known_makings.keep('full', _made_full, given, _no_options, _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -481,9 +497,17 @@ def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False
                 raise
     return _slow(full_like, (input, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('memory_format', memory_format, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
+_made_linspace = _making_table()
+
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    given = None
+    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = start, end, steps,
+        made = _makings.make_again(_made_linspace, given, _no_options)
+        if made is not _MISSED:
+            return made
     if out is None and _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _known_makings.keep('linspace', _made_linspace, given, _no_options, _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 _options_of_ones = 'dtype', 'device', 'requires_grad',
@@ -3075,9 +3099,17 @@ def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=
                 raise
     return _slow(randn_like, (input,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('memory_format', memory_format, _M), ('pin_memory', pin_memory, _M)))
 
+_made_randperm = _making_table()
+
 def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
+    given = None
+    if generator is None and dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = n,
+        made = _makings.make_again(_made_randperm, given, _no_options)
+        if made is not _MISSED:
+            return made
     if out is None and _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad)
+        return _known_makings.keep('randperm', _made_randperm, given, _no_options, _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def as_strided_scatter(input, src, size, stride, storage_offset=None):

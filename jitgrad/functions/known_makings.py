@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.functions._parse import MISSING
 from jitgrad.functions.drawing import drawing_of
 from jitgrad.generator import default_generator
 from jitgrad.runtime.eager.makings import MOST, Making
@@ -17,6 +18,7 @@ from jitgrad.tensor_base import tensor_class
 
 __all__ = ["keep"]
 
+_CONSTANTS = frozenset({bool, float, int, str})
 _MAX_KNOWN = 4096
 
 
@@ -34,36 +36,48 @@ def _integers(*args: Any) -> tuple[str, tuple[Any, ...]]:
     return "integers", (low, high - low)
 
 
+def _permutation(n: int) -> tuple[str, tuple[Any, ...]]:
+    return "permutation", ()
+
+
 _Draws = Callable[..., tuple[str, tuple[Any, ...]]]
-_DRAWS: dict[str, _Draws] = {"rand": _fraction, "randn": _normal, "randint": _integers}
+_DRAWS: dict[str, _Draws] = {
+    "rand": _fraction, "randn": _normal, "randint": _integers, "randperm": _permutation,
+}  # fmt: skip
 """Of functions that draw: (distribution, its params) of the arguments."""
 
 
-def keep(name: str, table: dict[Any, Making], args: tuple[Any, ...], options: dict[str, Any], made: Any) -> Any:
-    """Keep how the function ``name`` has made a tensor, if that can be done again. Returns the tensor."""
-    if state.handler is not None or type(made) is not tensor_class() or not options.keys() <= {"dtype", "device"}:
+def keep(name: str, table: dict[Any, Making], args: tuple[Any, ...] | None, options: dict[str, Any], made: Any) -> Any:
+    """Keep how the function ``name`` has made a tensor, if that can be done again. Returns the tensor.
+
+    ``args``: None where the call had options that are not looked up.
+    """
+    if args is None or state.handler is not None or not options.keys() <= {"dtype", "device"}:
+        return made
+    if type(made) is not tensor_class() or made._requires_grad or state.default_device is not None:
         return made
     aval = made._aval
-    is_plain = aval.is_canonical and not aval.offset and 0 < aval.numel <= MOST and not made._requires_grad
-    if not is_plain or state.default_device is not None or aval.device.type != "cpu":
+    if not aval.is_canonical or aval.offset or not 0 < aval.numel <= MOST or aval.device.type != "cpu":
         return made
     key = (*args, *options.items())
-    draws = _DRAWS.get(name)
-    making = None
-    if draws is None:
-        making = Making(key, aval, made._ndarray().copy().copy, None, 0)
-    elif (drawing := drawing_of(aval, *draws(*args))) is not None:
-        making = Making(key, aval, None, drawing, default_generator.address)
-    if making is not None and _is_hashable(key):
+    making = _making(name, key, args, made) if all(map(_is_constant, args)) else None
+    if making is not None:
         if len(table) >= _MAX_KNOWN:
             table.clear()
         table[key] = making
     return made
 
 
-def _is_hashable(key: tuple[Any, ...]) -> bool:
-    try:
-        hash(key)
-    except TypeError:
-        return False
-    return True
+def _making(name: str, key: tuple[Any, ...], args: tuple[Any, ...], made: Any) -> Making | None:
+    draws = _DRAWS.get(name)
+    if draws is None:
+        return Making(key, made._aval, made._ndarray().copy().copy, None, 0)
+    drawing = drawing_of(made._aval, *draws(*args))
+    return None if drawing is None else Making(key, made._aval, None, drawing, default_generator.address)
+
+
+def _is_constant(arg: Any) -> bool:
+    """Whether an argument is always the same: a tensor may be written, and a list is no key."""
+    if isinstance(arg, tuple):
+        return all(map(_is_constant, arg))
+    return type(arg) in _CONSTANTS or arg is MISSING

@@ -36,7 +36,7 @@ def check(make: Make, count: int = CALLS) -> None:
         assert tuple(own.shape) == tuple(theirs.shape) and own.stride() == theirs.stride()
         assert own.requires_grad == theirs.requires_grad and own.is_leaf and own._version == 0
         assert own.tolist() == theirs.tolist()
-        own.detach().add_(1)
+        own.detach().fill_(3)
 
 
 def sizes_of(rng: random.Random) -> tuple[Any, ...]:
@@ -47,9 +47,15 @@ def sizes_of(rng: random.Random) -> tuple[Any, ...]:
 def a_call(rng: random.Random) -> tuple[str, tuple[Any, ...], dict[str, str]]:
     """(function, arguments, names of its options' values)."""
     options = {} if rng.random() < 0.6 else {"dtype": rng.choice(("float32", "float64", "float16", "int64", "int32"))}
-    name = rng.choice(("arange", "ones", "rand", "randint", "randn", "zeros"))
-    if name == "arange":
-        args: tuple[Any, ...] = rng.choice([(5,), (5.0,), (0, 7), (1, 8, 2), (1.0, 8, 2), (0.5, 3.0, 0.25), (5, 0, -1)])
+    name = rng.choice(("arange", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros"))
+    if name in ("eye", "randperm"):
+        args: tuple[Any, ...] = (rng.choice((1, 4, 9)), *[5] * (name == "eye" and rng.random() < 0.5))
+    elif name == "full":
+        args = ((rng.choice((1, 3)), 2), rng.choice((1, 1.0, True, 0.0, -0.0, 2.5)))
+    elif name == "linspace":
+        args = (rng.choice((0, 0.0, 1.5)), rng.choice((2, 2.0, -1.0)), rng.choice((1, 5)))
+    elif name == "arange":
+        args = rng.choice([(5,), (5.0,), (0, 7), (1, 8, 2), (1.0, 8, 2), (0.5, 3.0, 0.25), (5, 0, -1)])
     elif name == "randint":
         sizes = tuple(rng.choice((0, 1, 3, 8, 30)) for _ in range(rng.randrange(1, 3)))
         bounds = rng.choice([(5,), (1,), (-3, 4), (2, 3), (1 << 30,), (-(1 << 40), -(1 << 40) + 9), (0, 1 << 27)])
@@ -58,7 +64,7 @@ def a_call(rng: random.Random) -> tuple[str, tuple[Any, ...], dict[str, str]]:
             options = {}
     else:
         args = sizes_of(rng)
-    if name == "arange" and 0.25 in args:
+    if name in ("arange", "full", "linspace") and any(isinstance(x, float) for x in args):
         options = {}
     if name in ("rand", "randn") and "int" in options.get("dtype", ""):
         options = {"dtype": "float64"}
@@ -146,6 +152,15 @@ def test_numbers_that_are_equal_and_not_the_same() -> None:
             lib.zeros(-1)
         with pytest.raises(TypeError):
             lib.zeros(1, dtype=3)
+
+
+def test_arguments_that_are_tensors() -> None:
+    for make in (lambda lib, n: lib.arange(n), lambda lib, n: lib.linspace(0, n, 4)):
+        ends = [lib.tensor(4.0) for lib in (jitgrad, torch)]
+        for _ in range(CALLS):
+            assert make(jitgrad, ends[0]).tolist() == make(torch, ends[1]).tolist()
+            for end in ends:
+                end.add_(1)
 
 
 def test_another_default_dtype() -> None:
