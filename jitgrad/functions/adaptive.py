@@ -45,6 +45,10 @@ def _parts(extent: int, out: int) -> tuple[Any, Any]:
 
 def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     """The new extents; None keeps one."""
+    extents = x._aval.shape
+    is_usual = len(extents) in (dims + 1, dims + 2) and 0 not in extents[-dims:]
+    if is_usual and type(output_size) is int and output_size >= 0:
+        return (output_size,) * dims
     given = tuple(output_size) if isinstance(output_size, list | tuple) else (output_size,) * dims
     for one in given:
         if one is not None and not is_whole(one):
@@ -74,6 +78,8 @@ def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
         raise kind(f"\"{name}\" not implemented for '{torch_dtype_name(x.dtype)}'")
     if tuple(sizes) == tuple(x.shape[x.ndim - len(sizes) :]):
         return x.clone()
+    if set(sizes) == {1}:
+        return x.mean(tuple(range(-len(sizes), 0)), keepdim=True)
     for axis, out in enumerate(sizes):
         dim = x.ndim - len(sizes) + axis
         extent = x.shape[dim]

@@ -5,6 +5,7 @@ Owns: the modes of ``nn.functional.pad`` other than "constant". Must not know: m
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,14 +68,15 @@ def pad_by_content(input: Any, pad: Sequence[int], mode: str, value: float | Non
     return input
 
 
-def _positions(mode: str, before: int, after: int, extent: int) -> list[int]:
+@functools.lru_cache(maxsize=256)
+def _positions(mode: str, before: int, after: int, extent: int) -> tuple[int, ...]:
     """Which element stands at each place. A circle is closed after it was cropped, as in PyTorch."""
     check_allocatable([make_aval((max(before + extent + after, 0),), int64)])
     if mode != "circular":
-        return _POSITIONS[mode](np.arange(-before, extent + after), extent).tolist()
+        return tuple(_POSITIONS[mode](np.arange(-before, extent + after), extent).tolist())
     inside = np.arange(max(-before, 0), extent - max(-after, 0))
     around = np.arange(-max(before, 0), len(inside) + max(after, 0))
-    return inside[around % max(len(inside), 1)].tolist()
+    return tuple(inside[around % max(len(inside), 1)].tolist())
 
 
 def _check_widths(x: Any, dim: int, before: int, after: int, mode: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE, int64
 from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import is_unset, max_pool2d
+from jitgrad.functions.layers import avg_pool2d, is_unset, max_pool2d
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import div, relu
 from jitgrad.functions.precision import float32_in_autocast
@@ -150,8 +150,25 @@ def max_pool1d(
     Raises:
         RuntimeError: for another rank, or windows that do not fit.
     """
-    found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    rows = None if ceil_mode or dilation != 1 else _rows(input, kernel_size, stride, padding)
+    if rows is None:
+        found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return found if return_indices else found[0]
+    found = max_pool2d(input.unsqueeze(-2), *rows, 1, False, return_indices)
+    return (found[0].squeeze(-2), found[1].squeeze(-2)) if return_indices else found.squeeze(-2)
+
+
+def _rows(x: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any] | None:
+    """(kernel, stride, padding) of the windows of (N, C, L) as windows of (N, C, 1, L), which are one operation.
+
+    None: they are not plain, or something may have to be refused.
+    """
+    stride = kernel if is_unset(stride) else stride
+    if x.ndim != 3 or not x.dtype.is_floating_point or not type(kernel) is type(stride) is type(padding) is int:
+        return None
+    if kernel < 1 or stride < 1 or not 0 <= 2 * padding <= kernel or x._aval.shape[2] + 2 * padding < kernel:
+        return None
+    return (1, kernel), (1, stride), (0, padding)
 
 
 def max_pool2d_with_indices(
@@ -261,6 +278,9 @@ def avg_pool1d(
     Raises:
         RuntimeError: for another rank, or windows that do not fit.
     """
+    rows = None if ceil_mode or not count_include_pad else _rows(input, kernel_size, stride, padding)
+    if rows is not None:
+        return avg_pool2d(input.unsqueeze(-2), *rows).squeeze(-2)
     return avg_pool_over("avg_pool1d", input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 

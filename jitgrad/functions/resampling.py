@@ -8,6 +8,7 @@ Note [Tables of positions].
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -188,12 +189,12 @@ def _check_mode(x: Any, mode: str) -> None:
         raise NotImplementedError(f"Got {x.ndim}D input, but {mode} mode needs {needed}D input")
 
 
-def _nearest(extent: int, out: int, factor: float | None, is_exact: bool) -> list[int]:
+@functools.lru_cache(maxsize=256)
+def _nearest(extent: int, out: int, factor: float | None, is_exact: bool) -> tuple[int, ...]:
     """The input element under each output element's edge, or (exact) its centre; computed in float32, as PyTorch's."""
     scale = np.float32(1.0 / factor) if factor else np.float32(extent) / np.float32(out)
     at = np.arange(out, dtype=np.float32) + np.float32(0.5 if is_exact else 0.0)
-    found: list[int] = np.minimum(np.floor(at * scale).astype(np.int64), extent - 1).tolist()
-    return found
+    return tuple(np.minimum(np.floor(at * scale).astype(np.int64), extent - 1).tolist())
 
 
 def _taps(
@@ -247,14 +248,22 @@ def _rounded_weights(
 
 def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
     """The dimension at ``out`` places between its elements."""
-    extent = x.shape[dim]
-    low, taps, weights = _taps(extent, out, factor, align_corners, is_cubic)
     shape = (-1, *[1] * (x.ndim - dim - 1))
     total: Any = None
-    for tap, weight in zip(taps, weights, strict=True):
-        term = read(x, dim, np.clip(low + tap, 0, extent - 1).tolist()) * table_of(weight, x).reshape(shape)
+    for places, weight in _weighted(x.shape[dim], out, factor, align_corners, is_cubic):
+        term = read(x, dim, places) * table_of(weight, x, shape)
         total = term if total is None else total + term
     return total
+
+
+@functools.lru_cache(maxsize=256)
+def _weighted(
+    extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool
+) -> tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]:
+    """(Positions of elements, their weights) for each tap, of ``out`` places."""
+    low, taps, weights = _taps(extent, out, factor, align_corners, is_cubic)
+    positions = [tuple(np.clip(low + tap, 0, extent - 1).tolist()) for tap in taps]
+    return tuple(zip(positions, [tuple(weight.tolist()) for weight in weights], strict=True))
 
 
 @kept

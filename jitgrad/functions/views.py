@@ -5,6 +5,7 @@ Owns: their public signatures; ``reshape``'s choice between a view and a copy.
 
 from __future__ import annotations
 
+import functools
 from itertools import pairwise
 from typing import Any
 
@@ -233,18 +234,23 @@ def reverse_dims(input: Any) -> Any:
 def movedim(input: Any, source: Any, destination: Any) -> Any:
     """Move dimensions to new places, the others keeping their order."""
     sources, destinations = ((source,), (destination,)) if isinstance(source, int) else (source, destination)
+    return door.apply(_PERMUTE, input, _order_of(len(input._aval.shape), tuple(sources), tuple(destinations)))
+
+
+@functools.lru_cache(maxsize=256)
+def _order_of(rank: int, sources: tuple[int, ...], destinations: tuple[int, ...]) -> tuple[int, ...]:
+    """Which dimension comes to each place where some are moved."""
     if len(sources) != len(destinations):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same "
             f"number of dims as destination ({list(destinations)} dims)"
         )
-    rank = input.ndim
     for name, dims in (("source", sources), ("destination", destinations)):
         if len({wrap_dim(d, rank) for d in dims}) < len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
     placed = {wrap_dim(b, rank): wrap_dim(a, rank) for a, b in zip(sources, destinations, strict=True)}
     rest = iter(d for d in range(rank) if d not in placed.values())
-    return door.apply(_PERMUTE, input, tuple(placed[d] if d in placed else next(rest) for d in range(rank)))
+    return tuple(placed[d] if d in placed else next(rest) for d in range(rank))
 
 
 def expand(input: Any, *sizes: Any) -> Any:

@@ -43,13 +43,14 @@ def _positions(values: tuple[int, ...]) -> Any:
 
 
 @kept
-def _reals(values: tuple[Any, ...], dtype: Any) -> Any:
-    return np.asarray(values, dtype.np)
+def _reals(values: tuple[Any, ...], dtype: Any, shape: tuple[int, ...]) -> Any:
+    return np.asarray(values, dtype.np).reshape(shape)
 
 
-def table_of(values: Any, like: Any) -> Any:
-    """The numbers of an array as a tensor of ``like``'s dtype, where ``like`` is; of one dimension."""
-    return moved(_reals(tuple(np.ravel(values).tolist()), like.dtype), like.device)
+def table_of(values: Any, like: Any, shape: tuple[int, ...] = (-1,)) -> Any:
+    """The numbers of an array, or of a tuple, as a tensor of ``like``'s dtype, where that is."""
+    numbers = values if type(values) is tuple else tuple(np.ravel(values).tolist())
+    return moved(_reals(numbers, like.dtype, shape), like.device)
 
 
 _MANY = 4096
@@ -112,8 +113,9 @@ def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
     return x.new_zeros(shape).index_add(dim, moved(_positions(tuple(positions)), x.device), x)
 
 
+@lru_cache(maxsize=256)
 def window_positions(count: int, kernel: int, stride: int, dilation: int = 1, start: int = 0) -> Any:
-    """Positions that windows see: [count, kernel] integers, an array."""
+    """Positions that windows see: [count, kernel] integers, an array that nobody writes."""
     rows, columns = run_quietly(np.arange, count), run_quietly(np.arange, kernel)
     return run_quietly(np.add, start + rows[:, None] * stride, columns[None, :] * dilation)
 

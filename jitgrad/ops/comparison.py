@@ -174,7 +174,11 @@ define(
 def _np_isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     dtype = result_dtype(x, y)
     x, y, rtol, atol = np_operand(x, dtype), np_operand(y, dtype), float(rtol), float(atol)
-    return np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    if dtype.category is not FLOATING:
+        return np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    close = (np.abs(x - y) <= np.abs(y) * rtol + atol) & np.isfinite(y)  # what ``numpy.isclose`` does, and looks less
+    close |= x == y
+    return close | (np.isnan(x) & np.isnan(y)) if equal_nan else close
 
 
 def _isclose_aval(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Aval:
