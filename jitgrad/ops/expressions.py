@@ -68,6 +68,15 @@ class Expression:
             total = (total + coefficient) * self
         return total + coefficients[0]
 
+    def chebyshev(self, coefficients: Sequence[float]) -> Expression:
+        """``c0 / 2 + c1 T1(x) + c2 T2(x) ...`` for x from -1 to 1, by Clenshaw's recurrence."""
+        twice = self * 2.0
+        total: Any = twice * 0.0 + coefficients[-1]
+        before: Any = 0.0
+        for coefficient in coefficients[-2:0:-1]:
+            total, before = twice * total - before + coefficient, total
+        return 0.5 * (twice * total + coefficients[0]) - before
+
 
 def _value(x: Any) -> Any:
     return x.value if type(x) is Expression else x

@@ -1,6 +1,6 @@
 """Kernels of lgamma, digamma, trigamma, erfc and erfinv, as formulas over primitives.
 
-Owns: ``FORMULAS``.
+Owns: ``FORMULAS``; ``lowered``, ``erfc_of`` and ``erfc_parts`` for other formulas.
 Must not know: NumPy's rules of the same (``gamma_functions.py``), derivatives.
 
 All are computed in float64. The gamma function's family moves its argument up by eight, where Stirling's series and its
@@ -24,7 +24,7 @@ from jitgrad.dtypes import float32, float64
 from jitgrad.ops.expressions import Expression
 from jitgrad.ops.shapes import float_dtype, operand
 
-__all__ = ["FORMULAS"]
+__all__ = ["FORMULAS", "erfc_of", "erfc_parts", "lowered"]
 
 _SHIFT = 8
 _RISING = (0.0, 5040.0, 13068.0, 13132.0, 6769.0, 1960.0, 322.0, 28.0, 1.0)
@@ -119,21 +119,20 @@ def _trigamma(x: Expression, is_single: bool) -> Expression:
 
 def _erfc_of_size(size: Expression, is_single: bool) -> Expression:
     """Of an argument from 0 to ``_ERFC_END``."""
-    t = 2.0 / (size + 2.0)
-    twice = t * 4.0 - 2.0
-    coefficients = _ERFC[: _ERFC_TERMS_32 if is_single else None]
-    total: Any = twice * 0.0 + coefficients[-1]
-    before: Any = 0.0
-    for coefficient in coefficients[-2:0:-1]:  # Clenshaw's recurrence
-        total, before = twice * total - before + coefficient, total
-    series = 0.5 * (twice * total + coefficients[0]) - before
+    t, series = erfc_parts(size, is_single)
     if is_single:  # the square of a float32 is exact
         return t * (series - size * size).exp()
     high = size.cast(float32).cast(float64)
     return t * (-(high * high)).exp() * ((high - size) * (high + size) + series).exp()
 
 
-def _erfc(x: Expression, is_single: bool) -> Expression:
+def erfc_parts(size: Expression, is_single: bool) -> tuple[Expression, Expression]:
+    """(t, c) of an argument from 0 on: its erfc is t exp(-x^2 + c)."""
+    t = 2.0 / (size + 2.0)
+    return t, (t * 2.0 - 1.0).chebyshev(_ERFC[: _ERFC_TERMS_32 if is_single else None])
+
+
+def erfc_of(x: Expression, is_single: bool) -> Expression:
     out = _erfc_of_size(x.abs().min(_ERFC_END), is_single)
     return x.lt(0.0).where(2.0 - out, out)
 
@@ -152,7 +151,7 @@ def _erfinv(x: Expression, is_single: bool) -> Expression:
     return size.eq(1.0).where(math.inf, y).copysign(x)
 
 
-def _lowered(formula: Callable[[Expression, bool], Expression]) -> Callable[..., Any]:
+def lowered(formula: Callable[[Expression, bool], Expression]) -> Callable[..., Any]:
     """The lowering: ``formula(x, is_single)`` in float64, in the dtype of its operand."""
 
     def lower(b: Any, x: Any, *params: Any) -> Any:
@@ -164,10 +163,10 @@ def _lowered(formula: Callable[[Expression, bool], Expression]) -> Callable[...,
 
 
 FORMULAS = {
-    "lgamma": _lowered(_lgamma),
-    "digamma": _lowered(_digamma),
-    "trigamma": _lowered(_trigamma),
-    "erfc": _lowered(_erfc),
-    "erfinv": _lowered(_erfinv),
+    "lgamma": lowered(_lgamma),
+    "digamma": lowered(_digamma),
+    "trigamma": lowered(_trigamma),
+    "erfc": lowered(erfc_of),
+    "erfinv": lowered(_erfinv),
 }
 """Name -> the lowering."""

@@ -222,5 +222,13 @@ def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
 
 
 _define("erfc", np_erfc, Vjp(_erfc_rule, (0,)))
-define("i0", aval=float_aval, numpy=in_double(bessel_rule(0)), vjps=[Vjp(_i0_rule, (0,))])
-define("special_i1", aval=float_aval, numpy=in_double(bessel_rule(1)), vjps=[Vjp(_i1_rule, (0, "out"))])
+_NORMAL = LazyModule("jitgrad.ops.normal_formulas")
+
+
+def normal_lowering(name: str) -> Callable[..., Any]:
+    """The lowering of that name in ``normal_formulas``, which is imported when it is used."""
+    return lambda b, x: _NORMAL.FORMULAS[name](b, x)
+
+
+for _name, _order, _vjp in (("i0", 0, Vjp(_i0_rule, (0,))), ("special_i1", 1, Vjp(_i1_rule, (0, "out")))):
+    define(_name, aval=float_aval, numpy=in_double(bessel_rule(_order)), lower=normal_lowering(_name), vjps=[_vjp])

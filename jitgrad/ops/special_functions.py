@@ -1,7 +1,7 @@
 """Special functions of one or two arguments under ``torch.special``'s names, and those of the gamma distribution.
 
-Owns: entr, erfcx, i0e, i1e, log_ndtr, ndtri, xlog1py, zeta, igamma, igammac, angle, frexp. Only entr,
-xlog1py and angle have lowerings: in a compiled step NumPy runs between two native pieces.
+Owns: entr, erfcx, i0e, i1e, log_ndtr, ndtri, xlog1py, zeta, igamma, igammac, angle, frexp. zeta, igamma, igammac and
+frexp have no lowerings: in a compiled step NumPy runs between two native pieces.
 Must not know: Tensor, kernels.
 
 Sources: Abramowitz and Stegun, "Handbook of Mathematical Functions": 7.1.23 for erfcx, 9.7.1 for the scaled Bessel
@@ -20,7 +20,7 @@ from jitgrad.dtypes import FLOATING, int32
 from jitgrad.ops.arithmetic import binary_aval, lower_promoted, np_promoted
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.gamma_functions import bessel_rule, hurwitz_zeta, in_double
+from jitgrad.ops.gamma_functions import bessel_rule, hurwitz_zeta, in_double, normal_lowering
 from jitgrad.ops.pointwise import float_aval, zero_grad
 from jitgrad.ops.shapes import float_dtype, is_number, np_operand, number_like, operand, torch_dtype_name
 from jitgrad.ops.special import np_erfc, np_erfcx
@@ -86,18 +86,21 @@ define(
     "special_erfcx",
     aval=float_aval,
     numpy=in_double(np_erfcx),
+    lower=normal_lowering("special_erfcx"),
     vjps=[Vjp(lambda c, g, x, out: (2.0 * x * out - 2.0 / math.sqrt(math.pi)) * g, (0, "out"))],
 )
 define(
     "special_log_ndtr",
     aval=float_aval,
     numpy=in_double(np_log_ndtr),
+    lower=normal_lowering("special_log_ndtr"),
     vjps=[Vjp(_log_ndtr_rule, (0, "out"))],
 )
 define(
     "special_ndtri",
     aval=float_aval,
     numpy=in_double(_np_ndtri),
+    lower=normal_lowering("special_ndtri"),
     vjps=[Vjp(lambda c, g, out: g * _SQRT_2PI * (out * out / 2).exp(), ("out",))],
 )
 
@@ -116,6 +119,7 @@ define(
     "special_i0e",
     aval=float_aval,
     numpy=in_double(bessel_rule(0, is_scaled=True)),
+    lower=normal_lowering("special_i0e"),
     vjps=[Vjp(lambda c, g, x, out: g * (call("special_i1e", x) - call("sgn", x) * out), (0, "out"))],
     node_name="SpecialI0EBackward0",
 )
@@ -123,6 +127,7 @@ define(
     "special_i1e",
     aval=float_aval,
     numpy=in_double(bessel_rule(1, is_scaled=True)),
+    lower=normal_lowering("special_i1e"),
     vjps=[Vjp(_i1e_rule, (0, "out"))],
     node_name="SpecialI1EBackward0",
 )
