@@ -52,13 +52,19 @@ class LazyModule:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: Any = None
 
     def __getattr__(self, attribute: str) -> Any:
+        if self._module is not None:
+            return getattr(self._module, attribute)
         module = import_late(self._name)
+        is_whole = not getattr(module.__spec__, "_initializing", False)
+        if is_whole:  # later looks need not ask the import system
+            self._module = module
         try:
             return getattr(module, attribute)
         except AttributeError as error:
-            if getattr(module.__spec__, "_initializing", False):
+            if not is_whole:
                 raise BeingImportedError(f"{self._name} is being imported, and has no {attribute!r} yet") from error
             raise
 

@@ -15,13 +15,16 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.graph.node import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
-from jitgrad.tensor_base import TensorBase
+from jitgrad.runtime.engine.run.request import ONES, BackwardRequest, fill_grads, input_tuple, make_grads
+from jitgrad.state import state
+from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.user_line import warn_of_cycle, warn_user
 
 __all__ = ["backward", "grad"]
 
 _transforms = LazyModule("jitgrad.transforms.vmap")
+_PLAIN = LazyModule("jitgrad.runtime.engine.run.plain_graph")
+_LISTS = frozenset({list, tuple})
 
 Tensors = Any
 """A Tensor or a sequence of them."""
@@ -106,6 +109,10 @@ def grad(
         RuntimeError: as ``backward``; and for an unused input.
         ValueError: ``materialize_grads`` with ``allow_unused=False``.
     """
+    if state.handler is None and not (allow_unused or is_grads_batched or materialize_grads) and only_inputs:
+        found = _plain_grad(outputs, inputs, grad_outputs, retain_graph, create_graph)
+        if found is not None:
+            return found
     if override_classes and has_torch_function(overridable := (*_to_tuple(outputs), *_to_tuple(inputs))):
         options = {"retain_graph": retain_graph, "create_graph": create_graph, "only_inputs": only_inputs}
         more = {"allow_unused": allow_unused, "is_grads_batched": is_grads_batched}
@@ -141,6 +148,27 @@ def grad(
             for g, x in zip(grads, wanted, strict=True)
         )
     return grads
+
+
+def _plain_grad(
+    outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: bool | None, create_graph: bool
+) -> tuple[Any, ...] | None:
+    """``grad`` of one plain tensor, with few looks at its arguments; None: something is not usual, or may be wrong."""
+    plain = tensor_class()
+    wanted = (inputs,) if type(inputs) is plain else tuple(inputs) if type(inputs) in _LISTS else ()
+    if type(outputs) is not plain or not wanted or not outputs._requires_grad:
+        return None
+    seed = grad_outputs[0] if type(grad_outputs) in _LISTS and len(grad_outputs) == 1 else grad_outputs
+    if seed is not None and (type(seed) is not plain or seed._aval.shape != outputs._aval.shape):
+        return None
+    for x in wanted:
+        if type(x) is not plain:
+            return None
+    keep_graph = create_graph if retain_graph is None else retain_graph
+    found: tuple[Any, ...] | None = _PLAIN.run_request(
+        BackwardRequest((outputs,), (seed,), keep_graph, create_graph, wanted, False, False)
+    )
+    return found
 
 
 def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...]) -> Any:

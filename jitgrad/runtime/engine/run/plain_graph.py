@@ -404,7 +404,7 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     node: Any
     node, nr = PLAIN.edge_of(tensor)
     seed = first_gradient(tensor) if gradient is None else gradient
-    if type(seed) is not type(tensor) or seed._aval is not node.input_metadata[nr]:
+    if type(seed) is not type(tensor) or not _takes(node.input_metadata[nr], seed._aval):
         return False
     running, enabled = current.node, state.grad_enabled
     try:
@@ -438,7 +438,7 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     node, nr = PLAIN.edge_of(root)
     if seed is None:
         seed = first_gradient(root)
-    if not isinstance(node, OpNode) or type(seed) is not type(root) or seed._aval is not node.input_metadata[nr]:
+    if not isinstance(node, OpNode) or type(seed) is not type(root) or not _takes(node.input_metadata[nr], seed._aval):
         return None
     outputs = tuple([output_edge(x, request.accumulate) for x in request.inputs])
     captured: list[Any] = [] if request.accumulate else [None] * len(outputs)
@@ -465,6 +465,12 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     if not request.accumulate and not request.allow_unused:
         check_used(captured)
     return tuple(captured)
+
+
+def _takes(expected: Aval, seed: Aval) -> bool:
+    """Whether a gradient may begin as it is: strides may differ, as those of a view do from those of its gradient."""
+    is_alike = seed.shape == expected.shape and seed.dtype is expected.dtype and seed.device is expected.device
+    return seed is expected or is_alike
 
 
 def _is_watched() -> bool:
