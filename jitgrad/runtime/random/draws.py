@@ -194,20 +194,20 @@ class _Draws:
         kept: the second of the last pair of normal numbers, if it was not taken.
     """
 
-    _AT_ONCE = 4096
+    _AT_FIRST, _AT_MOST = 32, 4096
 
     def __init__(self, stream: RandomStream, kept: float | None = None) -> None:
         self._stream, self.kept = stream, kept
-        self.used = 0
+        self.used, self._at_once = 0, self._AT_FIRST
         self._numbers: Iterator[float] = iter(())
 
     def next(self) -> float:
         self.used += 1
         for number in self._numbers:
             return number
-        self._numbers = iter(self._stream.fractions(self._AT_ONCE, True).tolist())
+        self._numbers = iter(self._stream.fractions(self._at_once, True).tolist())
+        self._at_once = min(4 * self._at_once, self._AT_MOST)
         return next(self._numbers)
-
 
     def next_normal(self) -> float:
         """As ``RandomStream.normal_pairs`` draws them."""
