@@ -53,6 +53,7 @@ Owns: looking at the arguments as they usually are; everything else goes to ``_p
 from jitgrad.door import door as _door
 from jitgrad.dtypes import DType as _DType
 from jitgrad.functions import tables as _bare
+from jitgrad.functions._parse import FLOATS as _floats
 from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
@@ -60,6 +61,7 @@ from jitgrad.functions._parse import OPERANDS as _operands
 from jitgrad.functions._parse import ROWS as _rows
 from jitgrad.functions._parse import SIZES as _sizes
 from jitgrad.functions._parse import TENSORS as _tensors
+from jitgrad.functions._parse import as_row as _as_row
 from jitgrad.functions._parse import given as _given
 from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
@@ -74,12 +76,14 @@ from jitgrad.tracer.hits import MISSED as _MISSED
 
 _known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
-_py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
+_py_list, _py_set, _py_str, _py_sum, _py_tuple, _py_type = list, set, str, sum, tuple, type
 '''
 
 _PLAIN = "not _overrides or _py_type({0}) in _tensors"
 """A first argument that should be a tensor: what is none is found by the AttributeError that it causes."""
 
+_ARE_INTS = "{0} in _sizes and _py_type(_py_sum({0})) not in _floats"
+"""Of a tuple; (2.0, 3.0) equals (2, 3)."""
 _USUAL = {
     "Tensor": "_py_type({0}) in _tensors",
     "Tensor|Scalar": "_py_type({0}) in _operands",
@@ -87,8 +91,8 @@ _USUAL = {
     "Scalar": "_py_type({0}) in _numbers",
     "float": "_py_type({0}) in _numbers",
     "int": "_py_type({0}) is _py_int",
-    "int[]": "_py_type({0}) is _py_tuple and {0} in _sizes",
-    "int[1]": "(_py_type({0}) is _py_int or _py_type({0}) is _py_tuple and {0} in _sizes)",
+    "int[]": f"_py_type({{0}}) is _py_tuple and {_ARE_INTS.format('{0}')}",
+    "int[1]": f"(_py_type({{0}}) is _py_int or _py_type({{0}}) is _py_tuple and {_ARE_INTS.format('{0}')})",
     "bool": "_py_type({0}) is _py_bool",
     "str": "_py_type({0}) is _py_str",
     "dtype": "_py_type({0}) is _DType",
@@ -334,6 +338,8 @@ def _by_names(f: _Function, ops: set[str]) -> str:
     usual = [s for s in f.signatures if all(p.kind in _USUAL for p in s.parameters)]
     sizes = [p.name for p in f.every.values() if p.kind == "int[]"]
     lines = [line for n in sizes for line in (f"if _py_type({n}) is _Size:", f"    {n} = _py_tuple({n})")]
+    rows = [p.name for p in f.every.values() if p.kind in ("int[]", "int[1]")]
+    lines += [line for n in rows for line in (f"if _py_type({n}) is _py_list:", f"    {n} = _as_row({n})")]
     lines += [line for s in usual for line in _branch(f, s, sentinels, ops)]
     if f.name in MADE_AGAIN:
         lines = _look_by_names(f, lines)
@@ -373,7 +379,8 @@ def _look(f: _Function, given: str) -> str:
     """The look into it; ``given``: the arguments that are not options."""
     if f.name not in MADE_AGAIN:
         return ""
-    return (
+    row = "    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:\n        sizes = (_py_tuple(sizes[0]),)\n"
+    return (row if given == "sizes" else "") + (
         f"    made = _makings.make_again(_made_{f.name}, {given}, options)\n"
         f"    if made is not _MISSED:\n"
         f"        return made\n"
@@ -423,12 +430,16 @@ def _with_sizes(f: _Function) -> str:
         f"def {f.name}({given}, **options):\n"
         f"{_look(f, 'sizes')}"
         f"    try:\n"
-        f"        is_plain = sizes in _sizes and _py_len(sizes) > 0\n"
+        f"        is_plain = {_ARE_INTS.format('sizes')} and _py_len(sizes) > 0\n"
         f"    except TypeError:\n"
         f"        is_plain = False\n"
         f"    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0]"
-        f" and _py_tuple(sizes[0]) in _sizes:\n"
+        f" and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
+        f"    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:\n"
+        f"        row = _as_row(sizes[0])\n"
+        f"        if row is not sizes[0]:\n"
+        f"            sizes, is_plain = row, True\n"
         f"    if {is_plain}is_plain and not options:\n"
         f"{_returned_for(names, _kept(f, f'_{f.name}({given})'))}"
         f"{with_options if options else ''}"
@@ -465,6 +476,9 @@ def _by_kinds(f: _Function) -> str:
         f"{_look(f, 'args')}"
         f"    if not options and (*_py_map(_py_type, args),) in _known_{f.name}:\n"
         f"        return {_kept(f, f'_{f.name}(*args)')}\n"
+        f"    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in "
+        f"_known_{f.name}:\n"
+        f"        return {_kept(f, f'_{f.name}(*args, **options)')}\n"
         f"{with_options if options else ''}"
         f"    return _slow({f.name}, args, options, _known_{f.name})\n"
     )

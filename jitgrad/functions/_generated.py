@@ -6,6 +6,7 @@ Owns: looking at the arguments as they usually are; everything else goes to ``_p
 from jitgrad.door import door as _door
 from jitgrad.dtypes import DType as _DType
 from jitgrad.functions import tables as _bare
+from jitgrad.functions._parse import FLOATS as _floats
 from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
@@ -13,6 +14,7 @@ from jitgrad.functions._parse import OPERANDS as _operands
 from jitgrad.functions._parse import ROWS as _rows
 from jitgrad.functions._parse import SIZES as _sizes
 from jitgrad.functions._parse import TENSORS as _tensors
+from jitgrad.functions._parse import as_row as _as_row
 from jitgrad.functions._parse import given as _given
 from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
@@ -27,7 +29,7 @@ from jitgrad.tracer.hits import MISSED as _MISSED
 
 _known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
-_py_set, _py_str, _py_tuple, _py_type = set, str, tuple, type
+_py_list, _py_set, _py_str, _py_sum, _py_tuple, _py_type = list, set, str, sum, tuple, type
 
 _op__log_softmax = _ops['_log_softmax']; _op__softmax = _ops['_softmax']; _op_abs = _ops['abs']
 _op_acos = _ops['acos']; _op_acosh = _ops['acosh']; _op_add = _ops['add']; _op_add_scaled = _ops['add_scaled']
@@ -413,6 +415,8 @@ def arange(*args, **options):
     given = args
     if not options and (*_py_map(_py_type, args),) in _known_arange:
         return _known_makings.keep('arange', _made_arange, given, options, _arange(*args))
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_arange:
+        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args, **options))
     if options and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
         return _known_makings.keep('arange', _made_arange, given, options, _arange(*args, **options))
     return _slow(arange, args, options, _known_arange)
@@ -422,16 +426,22 @@ _options_of_empty = 'dtype', 'device', 'requires_grad',
 _made_empty = _making_table()
 
 def empty(*sizes, **options):
+    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:
+        sizes = (_py_tuple(sizes[0]),)
     made = _makings.make_again(_made_empty, sizes, options)
     if made is not _MISSED:
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if is_plain and not options:
         return _known_makings.keep('empty', _made_empty, given, options, _empty(*sizes))
     if is_plain and _plain_options(options, _options_of_empty):
@@ -453,7 +463,11 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False,
         size = _py_tuple(size)
     if _py_type(stride) is _Size:
         stride = _py_tuple(stride)
-    if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+    if _py_type(size) is _py_list:
+        size = _as_row(size)
+    if _py_type(stride) is _py_list:
+        stride = _as_row(stride)
+    if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
@@ -483,7 +497,9 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=
             return made
     if _py_type(size) is _Size:
         size = _py_tuple(size)
-    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+    if _py_type(size) is _py_list:
+        size = _as_row(size)
+    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _known_makings.keep('full', _made_full, given, _no_options, _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
@@ -515,16 +531,22 @@ _options_of_ones = 'dtype', 'device', 'requires_grad',
 _made_ones = _making_table()
 
 def ones(*sizes, **options):
+    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:
+        sizes = (_py_tuple(sizes[0]),)
     made = _makings.make_again(_made_ones, sizes, options)
     if made is not _MISSED:
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if is_plain and not options:
         return _known_makings.keep('ones', _made_ones, given, options, _ones(*sizes))
     if is_plain and _plain_options(options, _options_of_ones):
@@ -546,16 +568,22 @@ _options_of_zeros = 'dtype', 'device', 'requires_grad',
 _made_zeros = _making_table()
 
 def zeros(*sizes, **options):
+    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:
+        sizes = (_py_tuple(sizes[0]),)
     made = _makings.make_again(_made_zeros, sizes, options)
     if made is not _MISSED:
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if is_plain and not options:
         return _known_makings.keep('zeros', _made_zeros, given, options, _zeros(*sizes))
     if is_plain and _plain_options(options, _options_of_zeros):
@@ -856,6 +884,8 @@ _known_dsplit = _py_set()
 def dsplit(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_dsplit:
         return _dsplit(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_dsplit:
+        return _dsplit(*args, **options)
     return _slow(dsplit, args, options, _known_dsplit)
 
 def dstack(tensors, *, out=None):
@@ -886,6 +916,8 @@ _known_hsplit = _py_set()
 def hsplit(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_hsplit:
         return _hsplit(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_hsplit:
+        return _hsplit(*args, **options)
     return _slow(hsplit, args, options, _known_hsplit)
 
 def hstack(tensors, *, out=None):
@@ -913,7 +945,9 @@ def pad(input, pad, mode='constant', value=None):
         try:
             if _py_type(pad) is _Size:
                 pad = _py_tuple(pad)
-            if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
+            if _py_type(pad) is _py_list:
+                pad = _as_row(pad)
+            if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(_py_sum(pad)) not in _floats and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
                 return _pad(input, pad, mode, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -927,7 +961,9 @@ def rot90(input, k=1, dims=(0, 1)):
         try:
             if _py_type(dims) is _Size:
                 dims = _py_tuple(dims)
-            if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes:
+            if _py_type(dims) is _py_list:
+                dims = _as_row(dims)
+            if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _floats:
                 return _rot90(input, k, dims)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -944,7 +980,9 @@ def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
         try:
             if _py_type(split_sizes) is _Size:
                 split_sizes = _py_tuple(split_sizes)
-            if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
+            if _py_type(split_sizes) is _py_list:
+                split_sizes = _as_row(split_sizes)
+            if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and _py_type(_py_sum(split_sizes)) not in _floats and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -958,11 +996,15 @@ def stack(tensors, dim=_M, *, out=None, axis=_M):
 
 def sum_to_size(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _sum_to_size(input, *sizes)
@@ -976,12 +1018,20 @@ _known_vsplit = _py_set()
 def vsplit(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_vsplit:
         return _vsplit(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_vsplit:
+        return _vsplit(*args, **options)
     return _slow(vsplit, args, options, _known_vsplit)
 
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *, out=None):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
+            if _py_type(kernel_size) is _py_list:
+                kernel_size = _as_row(kernel_size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(padding) is _py_list:
+                padding = _as_row(padding)
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _floats) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
                 return _avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1001,9 +1051,13 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     if _py_type(input) in _tensors:
         try:
-            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(groups) is _py_int:
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(dilation) is _py_list:
+                dilation = _as_row(dilation)
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
-            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes) and _py_type(padding) is _py_str and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(groups) is _py_int:
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats) and _py_type(padding) is _py_str and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1025,7 +1079,9 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
         try:
             if _py_type(normalized_shape) is _Size:
                 normalized_shape = _py_tuple(normalized_shape)
-            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
+            if _py_type(normalized_shape) is _py_list:
+                normalized_shape = _as_row(normalized_shape)
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _floats and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
                 return _layer_norm(input, normalized_shape, weight, bias, eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1035,7 +1091,15 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes) and _py_type(ceil_mode) is _py_bool and _py_type(return_indices) is _py_bool:
+            if _py_type(kernel_size) is _py_list:
+                kernel_size = _as_row(kernel_size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(padding) is _py_list:
+                padding = _as_row(padding)
+            if _py_type(dilation) is _py_list:
+                dilation = _as_row(dilation)
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _floats) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(ceil_mode) is _py_bool and _py_type(return_indices) is _py_bool:
                 return _max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1045,7 +1109,9 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 def normalize(input, p=2.0, dim=_M, eps=1e-12, *, out=None, axis=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and _py_type(eps) in _numbers and axis is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and _py_type(eps) in _numbers and axis is _M:
                 return input / input.norm(p, 1 if dim is _M else dim, True).clamp_min(eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1067,7 +1133,9 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         try:
             if _py_type(normalized_shape) is _Size:
                 normalized_shape = _py_tuple(normalized_shape)
-            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
+            if _py_type(normalized_shape) is _py_list:
+                normalized_shape = _as_row(normalized_shape)
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _floats and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
                 return _rms_norm(input, normalized_shape, weight, eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1545,6 +1613,8 @@ _known_isin = _py_set()
 def isin(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_isin:
         return _isin(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_isin:
+        return _isin(*args, **options)
     return _slow(isin, args, options, _known_isin)
 
 def kthvalue(input, k, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
@@ -2604,9 +2674,11 @@ def xlogy(input, other, *, out=None, x2=_M):
 def all(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _all(input)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _all(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2626,7 +2698,9 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False, *, x2=_M):
 def amax(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amax(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2636,7 +2710,9 @@ def amax(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
 def amin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amin(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2656,9 +2732,11 @@ def aminmax(input, *, dim=_M, keepdim=_M, out=None, axis=_M, keepdims=_M):
 def any(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _any(input)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _any(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2688,9 +2766,11 @@ def argmin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
 def count_nonzero(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _count_nonzero(input, None if dim is _M else dim)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
                 return _count_nonzero(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2838,7 +2918,9 @@ def logcumsumexp(input, dim, *, out=None, axis=_M):
 def logsumexp(input, dim, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _logsumexp(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2850,14 +2932,18 @@ _known_max = _py_set()
 def max(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_max:
         return _max(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_max:
+        return _max(*args, **options)
     return _slow(max, args, options, _known_max)
 
 def mean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _mean(input, dtype=dtype)
-            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _mean(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2869,12 +2955,16 @@ _known_min = _py_set()
 def min(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_min:
         return _min(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_min:
+        return _min(*args, **options)
     return _slow(min, args, options, _known_min)
 
 def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nanmean(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2884,7 +2974,9 @@ def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdim
 def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nansum(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2894,7 +2986,9 @@ def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims
 def norm(input, p='fro', dim=_M, keepdim=_M, dtype=None, *, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2928,14 +3022,18 @@ _known_std = _py_set()
 def std(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_std:
         return _std(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_std:
+        return _std(*args, **options)
     return _slow(std, args, options, _known_std)
 
 def sum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _sum(input, dtype=dtype)
-            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _sum(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2959,6 +3057,8 @@ _known_var = _py_set()
 def var(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_var:
         return _var(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_var:
+        return _var(*args, **options)
     return _slow(var, args, options, _known_var)
 
 def vector_norm(x, ord=2, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M):
@@ -2996,13 +3096,15 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
 def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requires_grad=_M, layout=_M, pin_memory=_M, out=None):
     if _py_type(size) is _Size:
         size = _py_tuple(size)
+    if _py_type(size) is _py_list:
+        size = _as_row(size)
     if out is None and _py_type(mean) in _tensors and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
     if out is None and _py_type(mean) in _tensors and _py_type(std) in _numbers and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
     if out is None and _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
-    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool) and (layout is _M or (layout is None or True)) and (pin_memory is _M or _py_type(pin_memory) is _py_bool):
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool) and (layout is _M or (layout is None or True)) and (pin_memory is _M or _py_type(pin_memory) is _py_bool):
         return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad, layout=None if layout is _M else layout, pin_memory=False if pin_memory is _M else pin_memory)
     return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M), ('layout', layout, _M), ('pin_memory', pin_memory, _M), ('out', out, None)))
 
@@ -3021,16 +3123,22 @@ _options_of_rand = 'dtype', 'device', 'requires_grad',
 _made_rand = _making_table()
 
 def rand(*sizes, **options):
+    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:
+        sizes = (_py_tuple(sizes[0]),)
     made = _makings.make_again(_made_rand, sizes, options)
     if made is not _MISSED:
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if is_plain and not options:
         return _known_makings.keep('rand', _made_rand, given, options, _rand(*sizes))
     if is_plain and _plain_options(options, _options_of_rand):
@@ -3064,6 +3172,8 @@ _known_randint_like = _py_set()
 def randint_like(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_randint_like:
+        return _randint_like(*args, **options)
     if options and _plain_options(options, _options_of_randint_like) and (*_py_map(_py_type, args),) in _known_randint_like:
         return _randint_like(*args, **options)
     return _slow(randint_like, args, options, _known_randint_like)
@@ -3073,16 +3183,22 @@ _options_of_randn = 'dtype', 'device', 'requires_grad',
 _made_randn = _making_table()
 
 def randn(*sizes, **options):
+    if _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list:
+        sizes = (_py_tuple(sizes[0]),)
     made = _makings.make_again(_made_randn, sizes, options)
     if made is not _MISSED:
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if is_plain and not options:
         return _known_makings.keep('randn', _made_randn, given, options, _randn(*sizes))
     if is_plain and _plain_options(options, _options_of_randn):
@@ -3119,7 +3235,11 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
                 size = _py_tuple(size)
             if _py_type(stride) is _Size:
                 stride = _py_tuple(stride)
-            if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided_scatter(input, src, size, stride, storage_offset)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3181,6 +3301,8 @@ _known_scatter = _py_set()
 def scatter(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_scatter:
         return _scatter(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_scatter:
+        return _scatter(*args, **options)
     return _slow(scatter, args, options, _known_scatter)
 
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None, axis=_M):
@@ -3239,7 +3361,11 @@ def as_strided(input, size, stride, storage_offset=None):
                 size = _py_tuple(size)
             if _py_type(stride) is _Size:
                 stride = _py_tuple(stride)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (storage_offset is None or _py_type(storage_offset) is _py_int):
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided(input, size, stride, storage_offset)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3251,7 +3377,9 @@ def broadcast_to(input, size):
         try:
             if _py_type(size) is _Size:
                 size = _py_tuple(size)
-            if _py_type(size) is _py_tuple and size in _sizes:
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats:
                 return _broadcast_to(input, size)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3289,11 +3417,15 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 def expand(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _expand(input, *sizes)
@@ -3324,11 +3456,15 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 def flip(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _flip(input, *sizes)
@@ -3344,9 +3480,13 @@ def movedim(input, source, destination):
                 source = _py_tuple(source)
             if _py_type(destination) is _Size:
                 destination = _py_tuple(destination)
+            if _py_type(source) is _py_list:
+                source = _as_row(source)
+            if _py_type(destination) is _py_list:
+                destination = _as_row(destination)
             if _py_type(source) is _py_int and _py_type(destination) is _py_int:
                 return _movedim(input, source, destination)
-            if _py_type(source) is _py_tuple and source in _sizes and _py_type(destination) is _py_tuple and destination in _sizes:
+            if _py_type(source) is _py_tuple and source in _sizes and _py_type(_py_sum(source)) not in _floats and _py_type(destination) is _py_tuple and destination in _sizes and _py_type(_py_sum(destination)) not in _floats:
                 return _movedim(input, source, destination)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3367,11 +3507,15 @@ def narrow(input, dim, start, length, *, axis=_M):
 
 def permute(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _permute(input, *sizes)
@@ -3391,11 +3535,15 @@ def ravel(input):
 
 def repeat(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _repeat(input, *sizes)
@@ -3418,11 +3566,15 @@ def repeat_interleave(input, repeats, dim=_M, *, output_size=None, axis=_M):
 
 def reshape(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _reshape(input, *sizes)
@@ -3444,7 +3596,11 @@ def reshape_as(input, other, *, x2=_M):
 def roll(input, shifts, dims=None):
     if not _overrides or _py_type(input) in _tensors:
         try:
-            if (_py_type(shifts) is _py_int or _py_type(shifts) is _py_tuple and shifts in _sizes) and (dims is None or (_py_type(dims) is _py_int or _py_type(dims) is _py_tuple and dims in _sizes)):
+            if _py_type(shifts) is _py_list:
+                shifts = _as_row(shifts)
+            if _py_type(dims) is _py_list:
+                dims = _as_row(dims)
+            if (_py_type(shifts) is _py_int or _py_type(shifts) is _py_tuple and shifts in _sizes and _py_type(_py_sum(shifts)) not in _floats) and (dims is None or (_py_type(dims) is _py_int or _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _floats)):
                 return _roll(input, shifts, dims)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3474,9 +3630,11 @@ def split(tensor, split_size_or_sections, dim=_M, *, axis=_M):
 def squeeze(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if dim is _M and axis is _M:
                 return _squeeze(input)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
                 return _squeeze(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3517,15 +3675,21 @@ _known_tensor_split = _py_set()
 def tensor_split(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_tensor_split:
         return _tensor_split(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_tensor_split:
+        return _tensor_split(*args, **options)
     return _slow(tensor_split, args, options, _known_tensor_split)
 
 def tile(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _tile(input, *sizes)
@@ -3596,11 +3760,15 @@ def unsqueeze(input, dim, *, axis=_M):
 
 def view(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _view(input, *sizes)
@@ -3653,11 +3821,15 @@ _options_of_new_zeros = 'dtype', 'device', 'requires_grad',
 
 def new_zeros(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _new_zeros(input, *sizes)
@@ -3676,11 +3848,15 @@ _options_of_new_ones = 'dtype', 'device', 'requires_grad',
 
 def new_ones(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _new_ones(input, *sizes)
@@ -3700,7 +3876,9 @@ def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=
         try:
             if _py_type(size) is _Size:
                 size = _py_tuple(size)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3714,7 +3892,11 @@ def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_
                 size = _py_tuple(size)
             if _py_type(stride) is _Size:
                 stride = _py_tuple(stride)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(stride) is _py_tuple and stride in _sizes and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_empty_strided(input, size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3812,7 +3994,11 @@ def set_(input, source=None, storage_offset=None, size=None, stride=None):
                 size = _py_tuple(size)
             if _py_type(stride) is _Size:
                 stride = _py_tuple(stride)
-            if (source is None or True) and (storage_offset is None or _py_type(storage_offset) is _py_int) and (size is None or _py_type(size) is _py_tuple and size in _sizes) and (stride is None or _py_type(stride) is _py_tuple and stride in _sizes):
+            if _py_type(size) is _py_list:
+                size = _as_row(size)
+            if _py_type(stride) is _py_list:
+                stride = _as_row(stride)
+            if (source is None or True) and (storage_offset is None or _py_type(storage_offset) is _py_int) and (size is None or _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats) and (stride is None or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats):
                 return _set_(input, source, storage_offset, size, stride)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3821,11 +4007,15 @@ def set_(input, source=None, storage_offset=None, size=None, stride=None):
 
 def resize_(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
+    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
+        row = _as_row(sizes[0])
+        if row is not sizes[0]:
+            sizes, is_plain = row, True
     if (not _overrides or _py_type(input) in _tensors) and is_plain and not options:
         try:
             return _resize_(input, *sizes)
@@ -4873,6 +5063,8 @@ _known_copy_ = _py_set()
 def copy_(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_copy_:
         return _copy_(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_copy_:
+        return _copy_(*args, **options)
     return _slow(copy_, args, options, _known_copy_)
 
 def fill_(input, value):
@@ -4899,6 +5091,8 @@ _known_uniform_ = _py_set()
 def uniform_(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_uniform_:
         return _uniform_(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_uniform_:
+        return _uniform_(*args, **options)
     return _slow(uniform_, args, options, _known_uniform_)
 
 def normal_(input, mean=0.0, std=1.0, *, generator=None):
@@ -4928,6 +5122,8 @@ _known_random_ = _py_set()
 def random_(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_random_:
         return _random_(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_random_:
+        return _random_(*args, **options)
     return _slow(random_, args, options, _known_random_)
 
 def exponential_(input, lambd=1.0, *, generator=None):
@@ -5035,6 +5231,8 @@ _known_scatter_ = _py_set()
 def scatter_(*args, **options):
     if not options and (*_py_map(_py_type, args),) in _known_scatter_:
         return _scatter_(*args)
+    if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_scatter_:
+        return _scatter_(*args, **options)
     return _slow(scatter_, args, options, _known_scatter_)
 
 def scatter_reduce_(input, dim, index, src, reduce, *, include_self=True, axis=_M):
@@ -5109,9 +5307,11 @@ def t_(input):
 def squeeze_(input, dim=_M, *, axis=_M):
     if not _overrides or _py_type(input) in _tensors:
         try:
+            if _py_type(dim) is _py_list:
+                dim = _as_row(dim)
             if dim is _M and axis is _M:
                 return _squeeze_(input)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
                 return _squeeze_(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):

@@ -43,6 +43,7 @@ from jitgrad.user_line import warn_once
 
 __all__ = [
     "FACTORY_OPTIONS",
+    "FLOATS",
     "LISTS",
     "MISSING",
     "NUMBERS",
@@ -54,6 +55,7 @@ __all__ = [
     "Signature",
     "SignatureParameter",
     "adopt",
+    "as_row",
     "given",
     "match_call",
     "operand_asks",
@@ -81,7 +83,9 @@ OPERANDS: set[type] = set(NUMBERS)
 FACTORY_OPTIONS = ("dtype", "device", "requires_grad")
 """What functions that make tensors are given by name."""
 SIZES: set[Any] = set()
-"""Tuples that hold nothing but ints (``True`` equals 1, and may pass for it)."""
+"""Tuples that hold nothing but ints (``True`` equals 1, and may pass for it; so does 1.0: see ``FLOATS``)."""
+FLOATS = frozenset({float, np.float16, np.float32, np.float64})
+"""The sum of a tuple that equals one of ``SIZES`` is of these types if there is a float in it."""
 _MAX_CLASSES, _MAX_SIZES = 64, 4096
 
 
@@ -324,12 +328,26 @@ def _note_sizes(value: Any) -> None:
 
 def _is_told_by_classes(signature: Signature, args: tuple[Any, ...]) -> bool:
     """Whether all calls with arguments of these classes fit as well: no list, no tensor where a number is meant."""
-    return all(
-        p.kind.startswith("Tensor") and not is_override(type(x))
-        if isinstance(x, TensorBase)
-        else isinstance(x, int | float | str | None)
-        for p, x in zip(signature.parameters, args, strict=False)
-    )
+    return all(_is_told(p, x) for p, x in zip(signature.parameters, args, strict=False))
+
+
+def _is_told(parameter: SignatureParameter, x: Any) -> bool:
+    if isinstance(x, TensorBase):
+        return parameter.kind.startswith("Tensor") and not is_override(type(x))
+    return isinstance(x, int | float | str | None)
+
+
+def _is_told_by_names(
+    bare: Callable[..., Any], signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any
+) -> bool:
+    """``_is_told_by_classes`` of a call with names, which the bare function takes as they are."""
+    if not kwargs or not kwargs.keys() <= _own_names(bare) or len(found[0]) != len(args):
+        return False
+    kinds = {p.name: p for p in signature.parameters}
+    if any(found[1].get(word) is not x for word, x in kwargs.items()) or not kwargs.keys() <= kinds.keys():
+        return False
+    named = all(_is_told(kinds[word], x) for word, x in kwargs.items())
+    return named and all(a is b for a, b in zip(found[0], args, strict=True)) and _is_told_by_classes(signature, args)
 
 
 @functools.cache
@@ -368,6 +386,15 @@ def _as_written(signatures: list[Signature], args: tuple[Any, ...], kwargs: dict
             kwargs = dict(kwargs)
             args = (*args, kwargs.pop(p.name))
     return args, kwargs
+
+
+def as_row(value: Any) -> Any:
+    """A list as a tuple, if it is known to hold nothing but ints, as ``[0, 1]`` for dimensions; else itself."""
+    row = tuple(value)
+    try:
+        return row if row in SIZES and type(sum(row)) not in FLOATS else value
+    except TypeError:  # it holds what cannot be hashed
+        return value
 
 
 def given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
@@ -464,6 +491,8 @@ def slow(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: se
             is_positional = not kwargs or plain_options(kwargs, FACTORY_OPTIONS)
             if known is not None and is_positional and _is_told_by_classes(signature, args):
                 known.add((*map(type, args),))
+            elif known is not None and _is_told_by_names(bare, signature, args, kwargs, found):
+                known.add((*map(type, args), *kwargs, *map(type, kwargs.values())))
             if signature.varargs is not None:
                 _note_sizes(positional[signature.varargs :])
                 _note_sizes(args[signature.varargs :])

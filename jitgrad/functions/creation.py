@@ -37,7 +37,7 @@ from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
-from jitgrad.tensor_base import TensorBase, new_result, new_tensor
+from jitgrad.tensor_base import TensorBase, new_result, new_tensor, tensor_class
 from jitgrad.user_line import warn_once, warn_user
 
 __all__ = [
@@ -385,6 +385,8 @@ def _for_each_example(self: Any, value: Any, size: tuple[int, ...], dtype: Any, 
 
     Without a batch of them nothing that differs from example to example could be written to the new tensor.
     """
+    if type(self) is tensor_class():
+        return None
     level = getattr(self, "_level", None)
     if level is None:
         return None

@@ -7,6 +7,7 @@ name of the node; of methods also the tensor itself afterwards, and its version.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,48 @@ def test_the_first_argument_of_a_function_is_a_tensor() -> None:
         for library in (torch, jitgrad):
             with pytest.raises(TypeError):
                 call(library)
+
+
+SIZED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "reshape": lambda lib, x, sizes: x.reshape(sizes),
+    "reshape apart": lambda lib, x, sizes: x.reshape(*sizes),
+    "view": lambda lib, x, sizes: x.view(*sizes),
+    "zeros": lambda lib, x, sizes: lib.zeros(sizes),
+    "zeros apart": lambda lib, x, sizes: lib.zeros(*sizes),
+    "randn": lambda lib, x, sizes: lib.randn(sizes),
+    "full": lambda lib, x, sizes: lib.full(sizes, 1.0),
+    "randint": lambda lib, x, sizes: lib.randint(5, sizes),
+    "new_zeros": lambda lib, x, sizes: x.new_zeros(sizes),
+    "expand": lambda lib, x, sizes: x[0].reshape(1, -1)[:, :1].expand(sizes),
+    "permute": lambda lib, x, sizes: x.permute([n - 1 for n in sizes]),
+    "sum": lambda lib, x, sizes: x.sum([n - 1 for n in sizes]),
+    "mean": lambda lib, x, sizes: x.mean(dim=[n - 1 for n in sizes]),
+    "amax": lambda lib, x, sizes: lib.amax(x, tuple(n - 1 for n in sizes)),
+    "pad": lambda lib, x, sizes: lib.nn.functional.pad(x, sizes),
+    "argmax": lambda lib, x, sizes: x.argmax(dim=sizes[0] - 1, keepdim=True),
+    "max": lambda lib, x, sizes: x.max(dim=sizes[1] - 1)[0],
+    "scatter_": lambda lib, x, sizes: x.clone().scatter_(sizes[0] - 1, lib.tensor([[0]]), 2.0),
+}
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("name", SIZED)
+def test_what_is_accepted_does_not_depend_on_what_ran_before(name: str, kind: type) -> None:
+    """(2.0, 1.0) equals (2, 1); lists and names are looked up after the first call."""
+    call, sizes = SIZED[name], kind([2, 1])
+    own, theirs = (lib.tensor([[1.0], [3.0]]) for lib in (jitgrad, torch))
+    for _ in range(3):
+        shape = call(jitgrad, own, sizes).shape
+    assert tuple(shape) == tuple(call(torch, theirs, sizes).shape)
+    for wrong in (kind([2.0, 1.0]), kind([2, 1.0]), kind([2.0, 1]), kind([np.float64(2), 1])):
+        for _ in range(2):
+            for lib, x in ((torch, theirs), (jitgrad, own)):
+                is_refused = False
+                try:
+                    call(lib, x, wrong)
+                except TypeError:
+                    is_refused = True
+                if lib is torch:
+                    expected = is_refused
+            assert is_refused is expected
+    assert tuple(call(jitgrad, own, sizes).shape) == tuple(shape)

@@ -124,8 +124,21 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
 def may_write_alike(plan: EagerPlan, target: TensorBase, inputs: tuple[Any, ...]) -> bool:
     """Whether ``write_alike`` may write what lies as the result does."""
     if plan.has_kernel is True:
-        return inputs[0] is target and plan.by_place is True
+        return inputs[0] is target and (plan.by_place is True or is_alone(target, inputs))
     return plan.by_place is True if plan.into is not None else plan.is_plain is True and not plan.aval.dtype.is_short
+
+
+@eager_native
+def is_alone(target: TensorBase, inputs: tuple[Any, ...]) -> bool:
+    """Whether no operand but the first one looks at the memory that is written."""
+    at = 1
+    while at < len(inputs):
+        if isinstance(inputs[at], TensorBase):
+            x: TensorBase = inputs[at]
+            if x._vc is target._vc or overlaps(x, target):
+                return False
+        at += 1
+    return True
 
 
 @eager_native
