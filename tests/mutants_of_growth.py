@@ -12,6 +12,9 @@ _RANDOM = f"{_GROWTH}::test_random_programs_record_what_python_records"
 _RUNS = "compiled/test_instr_runs.py"
 _WRITES = "autograd/test_writes_in_graphs.py"
 _COPIES = "runtime/test_copies.py"
+_MAKINGS = "ops/test_known_makings.py"
+_INDICES = "ops/test_index_kinds.py::test_indices_that_numpy_reads_otherwise"
+_BEFORE = "ops/test_arguments.py::test_what_is_accepted_does_not_depend_on_what_ran_before"
 _OPTIONS = "ops/test_factory_options.py"
 _NO_GRAD = "compiled/test_views_without_grad.py"
 
@@ -77,9 +80,21 @@ GROWTH_MUTANTS = [
         ("direct_writes.py", " or any_in_graph(inputs)", "", _WRITES),
         ("direct_writes.py", "x._aval is not target._aval and (x._vc is target._vc or overlaps(x, target))",
          "False", _WRITES),
-        ("direct_writes.py", "            before = with_first(", "            with_first(", _WRITES),
+        ("direct_writes.py", "before = with_first(value_of(", "with_first(value_of(", _WRITES),
+        ("direct_writes.py", "before = with_first(part_before(", "with_first(part_before(", _WRITES),
         ("direct_writes.py", "    if is_written_twice(target, inputs):\n        return False\n", "",
          _WRITES),
+        ("direct_writes.py", "not may_be_rebased(target) or is_written_twice(target, inputs)",
+         "is_written_twice(target, inputs)", _WRITES),
+        ("direct_writes.py", "same(own.shape, result.shape) and not has_repeats(own)", "same(own.shape, result.shape)",
+         "ops/test_expanded_targets.py"),
+        ("direct.py", "return plan if ((type(number), number),) in taken else None", "return plan",
+         "ops/test_integers.py"),
+        ("makings.py", "return making if same(making.args, key) else None", "return making", _MAKINGS),
+        ("makings.py", " or thread.thread.get(\"default_device\") is not None", "", _MAKINGS),
+        ("makings.py", "    if DRAWING.acquire(False) is not True:\n        return None\n", "", _MAKINGS),
+        ("assign.py", "aval.device is not CPU or aval.dtype not in _INDICES", "aval.device is not CPU", _INDICES),
+        ("assign.py", "if type(item) is slice and _is_basic(item):", "if _is_basic(item):", _INDICES),
         ("direct_writes.py", "    if target._hooks is not None or target._retains_grad:\n        return False\n", "",
          _WRITES),
         ("direct_writes.py", "target._base is not None or target._graph is not None", "target._graph is not None",
@@ -94,8 +109,9 @@ GROWTH_MUTANTS = [
     ),
     *_in(
         "functions",
-        ("_parse.py", "        if name not in names:\n            return False\n", "", _OPTIONS),
         ("_parse.py", "if value is not None and type(value) is not DType:", "if False:", _OPTIONS),
+        ("_parse.py", " and type(sum(row)) not in FLOATS", "", _BEFORE),
+        ("known_makings.py", "if is_constant else None", "if True else None", _MAKINGS),
         ("inplace.py", "        check_fits(src, self._aval.dtype)\n", "        pass\n", _COPIES),
     ),
 ]  # fmt: skip

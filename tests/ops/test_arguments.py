@@ -163,6 +163,7 @@ SIZED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "mean": lambda lib, x, sizes: x.mean(dim=[n - 1 for n in sizes]),
     "amax": lambda lib, x, sizes: lib.amax(x, tuple(n - 1 for n in sizes)),
     "pad": lambda lib, x, sizes: lib.nn.functional.pad(x, sizes),
+    "std": lambda lib, x, sizes: x.std(dim=[n - 1 for n in sizes]),
     "argmax": lambda lib, x, sizes: x.argmax(dim=sizes[0] - 1, keepdim=True),
     "max": lambda lib, x, sizes: x.max(dim=sizes[1] - 1)[0],
     "scatter_": lambda lib, x, sizes: x.clone().scatter_(sizes[0] - 1, lib.tensor([[0]]), 2.0),

@@ -177,6 +177,23 @@ def test_mixed_without_a_graph(block: int) -> None:
     assert not wrong
 
 
+@pytest.mark.usefixtures("form")
+def test_indices_that_numpy_reads_otherwise() -> None:
+    """An int beside positions puts dimensions elsewhere, and bytes are a mask."""
+    for turn in range(3):
+        found = []
+        for lib in (jitgrad, torch):
+            x, at = lib.zeros(3, 2, 5), lib.tensor([0, 1])
+            x[turn, :, at] = lib.tensor([[1.0, 2.0], [3.0, 4.0]])
+            x[:, turn % 2, at] = lib.tensor([[5.0, 6.0], [7.0, 8.0], [9.0, 1.0]])
+            rows = lib.zeros(3, 2)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                rows[lib.tensor([1, 0, 1], dtype=lib.uint8)] = 4.0
+            found.append((x.tolist(), rows.tolist()))
+        assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("name", ["cold", "warm"])
 def test_mixed_and_compiled(name: str) -> None:
     wrong = [w for case in cases(99, 60) if (w := check(*case, MODES[name]))]
