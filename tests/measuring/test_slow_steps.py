@@ -86,10 +86,10 @@ def test_operations_without_a_kernel_are_named_with_their_line() -> None:
 
     @jitgrad.compile
     def step() -> Any:
-        return (x * 2.0).i0().sum()
+        return (x * 2.0).logcumsumexp(0).sum()
 
     for _ in range(3):
         step()
     (sentence,) = jitgrad.explain(step).summary()
-    assert sentence.startswith("1 operations ran by NumPy: i0 at ")
+    assert sentence.startswith("1 operations ran by NumPy: logcumsumexp at ")
     assert Path(__file__).name in sentence
