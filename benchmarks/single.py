@@ -1,6 +1,6 @@
 """Single operations in eager mode, against torch: 60 operations by size, forward, and forward with backward.
 
-And 20 on integers.
+And 20 on integers; and, of some ten elements, 24 that make, pick and write, with lists and names as people give them.
 
 ``python -m benchmarks.single``. Both libraries run in this process, in turns, on one thread, in processor time. A row
 is torch's time over jitgrad's: above 1, jitgrad is faster. Printed are the geometric means by size, and the ten worst.
@@ -25,9 +25,11 @@ import jitgrad
 from benchmarks.result import geometric_mean
 from jitgrad.compiled import native_eager
 
-__all__ = ["ON_INTEGERS", "OPERATIONS", "Row", "begin", "main", "measure"]
+__all__ = ["AROUND", "ON_INTEGERS", "OPERATIONS", "Row", "begin", "main", "measure"]
 
 SIZES = (10, 1_000, 100_000, 1_000_000, 10_000_000)
+
+_AROUND_SIZE = 10
 
 Operation = Callable[[Any, Any, Any], Any]
 """(library, x, y) -> a tensor; x and y: positive float32 matrices of one shape, as square as may be."""
@@ -106,6 +108,40 @@ ON_INTEGERS: dict[str, Operation] = {
 """(library, i, j) -> a tensor; i and j: int64 matrices of small numbers. They have no backward."""
 
 
+def _written(x: Any, index: Any, value: Any) -> Any:
+    x[index] = value
+    return x
+
+
+AROUND: dict[str, Operation] = {
+    "zeros": lambda xp, x, y: xp.zeros(2, 5),
+    "zeros of a list": lambda xp, x, y: xp.zeros([2, 5], dtype=xp.int64),
+    "arange": lambda xp, x, y: xp.arange(10),
+    "linspace": lambda xp, x, y: xp.linspace(0, 1, steps=10),
+    "full": lambda xp, x, y: xp.full((2, 5), 1.5),
+    "new_zeros": lambda xp, x, y: x.new_zeros(2, 5),
+    "randn": lambda xp, x, y: xp.randn(2, 5),
+    "rand": lambda xp, x, y: xp.rand(10),
+    "randint": lambda xp, x, y: xp.randint(0, 5, size=(10,)),
+    "randn_like": lambda xp, x, y: xp.randn_like(x),
+    "normal_": lambda xp, x, y: x.normal_(),
+    "multinomial": lambda xp, x, y: xp.multinomial(y, 1),
+    "tensor of lists": lambda xp, x, y: xp.tensor([[1.0, 2.0], [3.0, 4.0]]),
+    "x[i]": lambda xp, x, y: y[xp.arange(2)],
+    "x[mask]": lambda xp, x, y: y[y > 1],
+    "x[i] = 0": lambda xp, x, y: _written(x, xp.arange(2), 0.0),
+    "x[mask] = 0": lambda xp, x, y: _written(x, x > 1, 0.0),
+    "x[0] += y[1]": lambda xp, x, y: x[0].add_(y[1]),
+    "scatter_": lambda xp, x, y: x.scatter_(1, xp.zeros(2, 1, dtype=xp.int64), 1.0),
+    "reshape([..])": lambda xp, x, y: y.reshape([-1, 1]),
+    "sum(dim=[..])": lambda xp, x, y: y.sum(dim=[0, 1]),
+    "max(dim=)": lambda xp, x, y: y.max(dim=1)[0],
+    "std(dim=)": lambda xp, x, y: y.std(dim=1, keepdim=True),
+    "movedim": lambda xp, x, y: y.movedim(0, 1),
+}
+"""(library, x, y) -> a tensor; x and y: positive float32 matrices of some ten elements; x is written."""
+
+
 class Row(NamedTuple):
     """An operation at one size; ``ratio``: torch's time over jitgrad's."""
 
@@ -127,7 +163,7 @@ def _step(xp: Any, name: str, size: int, backward: bool) -> Callable[[], Any]:
         i, j = (xp.from_numpy(rng.integers(0, 8, (height, size // height))) for _ in range(2))
         return lambda: ON_INTEGERS[name](xp, i, j)
     x, y = (xp.from_numpy(rng.uniform(0.5, 1.5, (height, size // height)).astype(np.float32)) for _ in range(2))
-    operation = OPERATIONS[name]
+    operation = (AROUND if name in AROUND else OPERATIONS)[name]
     if not backward:
         return lambda: operation(xp, x, y)
     x.requires_grad_()
@@ -163,6 +199,10 @@ def measure(torch: Any, name: str, size: int, backward: bool, rounds: int, budge
 
 def _rows(torch: Any, arguments: argparse.Namespace) -> Iterator[Row]:
     names = arguments.only.split(",") if arguments.only else [*OPERATIONS, *ON_INTEGERS]
+    for name in AROUND:
+        if not arguments.only or name in names:
+            yield measure(torch, name, _AROUND_SIZE, False, arguments.rounds, arguments.budget)
+    names = [name for name in names if name not in AROUND]
     for size in arguments.sizes:
         for backward in (False, True):
             for name in names:
@@ -207,6 +247,7 @@ def main() -> None:
         print(json.dumps({"cpu": _cpu_name(), "rows": [row._asdict() for row in rows]}, indent=1))
         return
     print(f"{_cpu_name()}, one thread; torch {torch.__version__} / jitgrad")
+    print(f"{_AROUND_SIZE:>9,} {'around it':>13}: {_mean([row for row in rows if row.operation in AROUND]):.2f}")
     for size in arguments.sizes:
         for backward in (False, True):
             found = [r for r in rows if r.size == size and r.backward is backward and r.operation in OPERATIONS]

@@ -150,6 +150,9 @@ def test_single_operations_are_measured() -> None:
     assert len(single.OPERATIONS) == 60
     torch = importlib.import_module("torch")
     assert len(single.ON_INTEGERS) == 20
+    assert len(single.AROUND) == 24
+    for name in single.AROUND:
+        assert single.measure(torch, name, 10, False, 1, 0.0).ours_us > 0
     for name in single.ON_INTEGERS:
         assert single.measure(torch, name, 12, False, 1, 0.0).ours_us > 0
     for name in single.OPERATIONS:
