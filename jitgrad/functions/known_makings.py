@@ -19,7 +19,8 @@ from jitgrad.tensor_base import tensor_class
 __all__ = ["keep"]
 
 _CONSTANTS = frozenset({bool, float, int, str})
-_MAX_KNOWN = 4096
+_MAX_KNOWN = 512
+"""Of one function: their arrays are no more than 4 MiB."""
 
 
 def _fraction(*sizes: Any, **options: Any) -> tuple[str, tuple[Any, ...]]:

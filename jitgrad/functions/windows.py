@@ -113,11 +113,22 @@ def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
     return x.new_zeros(shape).index_add(dim, moved(_positions(tuple(positions)), x.device), x)
 
 
-@lru_cache(maxsize=256)
+_FEW = 16_384
+"""Positions of so many windows are worth keeping: others take longer to read than to make."""
+
+
 def window_positions(count: int, kernel: int, stride: int, dilation: int = 1, start: int = 0) -> Any:
     """Positions that windows see: [count, kernel] integers, an array that nobody writes."""
+    make = _few_positions if count * kernel <= _FEW else _positions_of
+    return make(count, kernel, stride, dilation, start)
+
+
+def _positions_of(count: int, kernel: int, stride: int, dilation: int, start: int) -> Any:
     rows, columns = run_quietly(np.arange, count), run_quietly(np.arange, kernel)
     return run_quietly(np.add, start + rows[:, None] * stride, columns[None, :] * dilation)
+
+
+_few_positions = lru_cache(maxsize=256)(_positions_of)
 
 
 def read_windows(x: Any, dim: int, positions: Any) -> Any:
