@@ -59,7 +59,7 @@ class LazyModule:
             return getattr(self._module, attribute)
         module = import_late(self._name)
         is_whole = not getattr(module.__spec__, "_initializing", False)
-        if is_whole:  # later looks need not ask the import system
+        if is_whole and self._name.startswith("jitgrad."):  # later looks need not ask the import system
             self._module = module
         try:
             return getattr(module, attribute)

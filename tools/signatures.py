@@ -65,16 +65,16 @@ from jitgrad.functions._parse import as_row as _as_row
 from jitgrad.functions._parse import given as _given
 from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
+from jitgrad.functions.known_makings import keep as _keep
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
-from jitgrad.lazy import LazyModule as _LazyModule
 from jitgrad.runtime.eager.makings import MAKINGS as _makings
 from jitgrad.runtime.eager.makings import making_table as _making_table
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 from jitgrad.tracer.hits import MISSED as _MISSED
 
-_known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
+_no_options = {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_list, _py_set, _py_str, _py_sum, _py_tuple, _py_type = list, set, str, sum, tuple, type
 '''
@@ -395,7 +395,7 @@ def _look_by_names(f: _Function, lines: list[str]) -> list[str]:
     given = ", ".join([*_needed(f), *(n for n in defaults if n in f.every and n not in keywords)])
     is_plain = " and ".join(f"{n} is {default}" for n, default in defaults.items() if n not in f.every or n in keywords)
     call = f"return _{f.name}("
-    keeps = f"return _known_makings.keep({f.name!r}, _made_{f.name}, given, _no_options, _{f.name}("
+    keeps = f"return _keep({f.name!r}, _made_{f.name}, given, _no_options, _{f.name}("
     kept = [line.replace(call, keeps) + ")" if call in line else line for line in lines]
     return [
         "given = None",
@@ -410,7 +410,7 @@ def _look_by_names(f: _Function, lines: list[str]) -> list[str]:
 
 def _kept(f: _Function, call: str) -> str:
     """A call of the bare function, whose result is left there."""
-    return f"_known_makings.keep({f.name!r}, _made_{f.name}, given, options, {call})" if f.name in MADE_AGAIN else call
+    return f"_keep({f.name!r}, _made_{f.name}, given, options, {call})" if f.name in MADE_AGAIN else call
 
 
 def _with_sizes(f: _Function) -> str:

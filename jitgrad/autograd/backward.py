@@ -15,7 +15,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.overrides import handle_torch_function, has_torch_function, override_classes
 from jitgrad.runtime.engine.graph.node import Edge
 from jitgrad.runtime.engine.run.imperative import execution_engine
-from jitgrad.runtime.engine.run.request import ONES, BackwardRequest, fill_grads, input_tuple, make_grads
+from jitgrad.runtime.engine.run.request import ONES, fill_grads, input_tuple, make_grads
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, tensor_class
 from jitgrad.user_line import warn_of_cycle, warn_user
@@ -23,7 +23,6 @@ from jitgrad.user_line import warn_of_cycle, warn_user
 __all__ = ["backward", "grad"]
 
 _transforms = LazyModule("jitgrad.transforms.vmap")
-_PLAIN = LazyModule("jitgrad.runtime.engine.run.plain_graph")
 _LISTS = frozenset({list, tuple})
 
 Tensors = Any
@@ -159,16 +158,18 @@ def _plain_grad(
     if type(outputs) is not plain or not wanted or not outputs._requires_grad:
         return None
     seed = grad_outputs[0] if type(grad_outputs) in _LISTS and len(grad_outputs) == 1 else grad_outputs
-    if seed is not None and (type(seed) is not plain or seed._aval.shape != outputs._aval.shape):
+    aval = outputs._aval
+    if seed is None:
+        if aval.numel != 1 or not aval.dtype.is_floating_point:
+            return None
+        seed = ONES
+    elif type(seed) is not plain or seed._aval.shape != aval.shape or aval.dtype.is_complex:
         return None
     for x in wanted:
         if type(x) is not plain:
             return None
     keep_graph = create_graph if retain_graph is None else retain_graph
-    found: tuple[Any, ...] | None = _PLAIN.run_request(
-        BackwardRequest((outputs,), (seed,), keep_graph, create_graph, wanted, False, False)
-    )
-    return found
+    return execution_engine.run_backward((outputs,), (seed,), keep_graph, create_graph, wanted)
 
 
 def _run_batched(run: Any, roots: tuple[Any, ...], seeds: tuple[Any, ...]) -> Any:

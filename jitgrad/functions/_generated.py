@@ -18,16 +18,16 @@ from jitgrad.functions._parse import as_row as _as_row
 from jitgrad.functions._parse import given as _given
 from jitgrad.functions._parse import plain_options as _plain_options
 from jitgrad.functions._parse import slow as _slow
+from jitgrad.functions.known_makings import keep as _keep
 from jitgrad.ops.table import OPS as _ops
 from jitgrad.layouts import Size as _Size
-from jitgrad.lazy import LazyModule as _LazyModule
 from jitgrad.runtime.eager.makings import MAKINGS as _makings
 from jitgrad.runtime.eager.makings import making_table as _making_table
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
 from jitgrad.tracer.hits import MISSED as _MISSED
 
-_known_makings, _no_options = _LazyModule("jitgrad.functions.known_makings"), {}
+_no_options = {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map
 _py_list, _py_set, _py_str, _py_sum, _py_tuple, _py_type = list, set, str, sum, tuple, type
 
@@ -414,11 +414,11 @@ def arange(*args, **options):
         return made
     given = args
     if not options and (*_py_map(_py_type, args),) in _known_arange:
-        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args))
+        return _keep('arange', _made_arange, given, options, _arange(*args))
     if options and (*_py_map(_py_type, args), *options, *_py_map(_py_type, options.values())) in _known_arange:
-        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args, **options))
+        return _keep('arange', _made_arange, given, options, _arange(*args, **options))
     if options and _plain_options(options, _options_of_arange) and (*_py_map(_py_type, args),) in _known_arange:
-        return _known_makings.keep('arange', _made_arange, given, options, _arange(*args, **options))
+        return _keep('arange', _made_arange, given, options, _arange(*args, **options))
     return _slow(arange, args, options, _known_arange)
 
 _options_of_empty = 'dtype', 'device', 'requires_grad',
@@ -443,9 +443,9 @@ def empty(*sizes, **options):
         if row is not sizes[0]:
             sizes, is_plain = row, True
     if is_plain and not options:
-        return _known_makings.keep('empty', _made_empty, given, options, _empty(*sizes))
+        return _keep('empty', _made_empty, given, options, _empty(*sizes))
     if is_plain and _plain_options(options, _options_of_empty):
-        return _known_makings.keep('empty', _made_empty, given, options, _empty(*sizes, **options))
+        return _keep('empty', _made_empty, given, options, _empty(*sizes, **options))
     return _slow(empty, sizes, options)
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -481,9 +481,9 @@ def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None, layo
         if made is not _MISSED:
             return made
     if out is None and _py_type(n) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and m is _M and layout is _M and pin_memory is _M:
-        return _known_makings.keep('eye', _made_eye, given, _no_options, _eye(n, dtype=dtype, device=device, requires_grad=requires_grad))
+        return _keep('eye', _made_eye, given, _no_options, _eye(n, dtype=dtype, device=device, requires_grad=requires_grad))
     if out is None and _py_type(n) is _py_int and _py_type(m) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _known_makings.keep('eye', _made_eye, given, _no_options, _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad))
+        return _keep('eye', _made_eye, given, _no_options, _eye(n, m, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(eye, (n,), _given(('m', m, _M), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 _made_full = _making_table()
@@ -500,7 +500,7 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=
     if _py_type(size) is _py_list:
         size = _as_row(size)
     if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _known_makings.keep('full', _made_full, given, _no_options, _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad))
+        return _keep('full', _made_full, given, _no_options, _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -523,7 +523,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False,
         if made is not _MISSED:
             return made
     if out is None and _py_type(start) in _operands and _py_type(end) in _operands and _py_type(steps) is _py_int and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _known_makings.keep('linspace', _made_linspace, given, _no_options, _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad))
+        return _keep('linspace', _made_linspace, given, _no_options, _linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(linspace, (start, end, steps,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 _options_of_ones = 'dtype', 'device', 'requires_grad',
@@ -548,9 +548,9 @@ def ones(*sizes, **options):
         if row is not sizes[0]:
             sizes, is_plain = row, True
     if is_plain and not options:
-        return _known_makings.keep('ones', _made_ones, given, options, _ones(*sizes))
+        return _keep('ones', _made_ones, given, options, _ones(*sizes))
     if is_plain and _plain_options(options, _options_of_ones):
-        return _known_makings.keep('ones', _made_ones, given, options, _ones(*sizes, **options))
+        return _keep('ones', _made_ones, given, options, _ones(*sizes, **options))
     return _slow(ones, sizes, options)
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False, memory_format=None, layout=_M, pin_memory=_M):
@@ -585,9 +585,9 @@ def zeros(*sizes, **options):
         if row is not sizes[0]:
             sizes, is_plain = row, True
     if is_plain and not options:
-        return _known_makings.keep('zeros', _made_zeros, given, options, _zeros(*sizes))
+        return _keep('zeros', _made_zeros, given, options, _zeros(*sizes))
     if is_plain and _plain_options(options, _options_of_zeros):
-        return _known_makings.keep('zeros', _made_zeros, given, options, _zeros(*sizes, **options))
+        return _keep('zeros', _made_zeros, given, options, _zeros(*sizes, **options))
     return _slow(zeros, sizes, options)
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
@@ -3140,9 +3140,9 @@ def rand(*sizes, **options):
         if row is not sizes[0]:
             sizes, is_plain = row, True
     if is_plain and not options:
-        return _known_makings.keep('rand', _made_rand, given, options, _rand(*sizes))
+        return _keep('rand', _made_rand, given, options, _rand(*sizes))
     if is_plain and _plain_options(options, _options_of_rand):
-        return _known_makings.keep('rand', _made_rand, given, options, _rand(*sizes, **options))
+        return _keep('rand', _made_rand, given, options, _rand(*sizes, **options))
     return _slow(rand, sizes, options)
 
 def rand_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
@@ -3164,7 +3164,7 @@ def randint(*args, **options):
     given = args
     if _overrides or "out" in options:
         return _slow(randint, args, options)
-    return _known_makings.keep('randint', _made_randint, given, options, _randint(*args, **options) if options else _randint(*args))
+    return _keep('randint', _made_randint, given, options, _randint(*args, **options) if options else _randint(*args))
 
 _options_of_randint_like = 'dtype', 'device', 'requires_grad',
 _known_randint_like = _py_set()
@@ -3200,9 +3200,9 @@ def randn(*sizes, **options):
         if row is not sizes[0]:
             sizes, is_plain = row, True
     if is_plain and not options:
-        return _known_makings.keep('randn', _made_randn, given, options, _randn(*sizes))
+        return _keep('randn', _made_randn, given, options, _randn(*sizes))
     if is_plain and _plain_options(options, _options_of_randn):
-        return _known_makings.keep('randn', _made_randn, given, options, _randn(*sizes, **options))
+        return _keep('randn', _made_randn, given, options, _randn(*sizes, **options))
     return _slow(randn, sizes, options)
 
 def randn_like(input, *, generator=None, dtype=None, device=None, requires_grad=False, layout=_M, memory_format=_M, pin_memory=_M):
@@ -3225,7 +3225,7 @@ def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False,
         if made is not _MISSED:
             return made
     if out is None and _py_type(n) is _py_int and (generator is None or True) and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
-        return _known_makings.keep('randperm', _made_randperm, given, _no_options, _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad))
+        return _keep('randperm', _made_randperm, given, _no_options, _randperm(n, generator=generator, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(randperm, (n,), _given(('generator', generator, None), ('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
