@@ -189,7 +189,7 @@ def test_indices_that_numpy_reads_otherwise() -> None:
             rows = lib.zeros(3, 2)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                rows[lib.tensor([1, 0, 1], dtype=lib.uint8)] = 4.0
+                rows[lib.tensor([1, 0, 1], dtype=lib.uint8)] = lib.tensor([[4.0, 5.0], [6.0, 7.0]])
             found.append((x.tolist(), rows.tolist()))
         assert found[0] == found[1]
 
