@@ -76,20 +76,17 @@ def generator_or_default(name: str, generator: Any) -> Generator:
 
 _drawings: dict[Any, Drawing | None] = {}
 _MAX_DRAWINGS = 1024
-_ARE_NUMBERS = frozenset({"bernoulli", "dropout", "exponential", "integers", "normal", "normal_pairs", "permutation",
-                          "uniform"})  # fmt: skip
-"""Distributions whose params are Python's numbers."""
 
 
 def drawing_of(aval: Aval, distribution: str, params: tuple[Any, ...]) -> Drawing | None:
     """How a small tensor is drawn by one call of the kernel, Note [Known makings]; None: that takes more."""
-    if distribution not in _ARE_NUMBERS:
-        return None
     key = (aval, distribution, params)
     try:
         return _drawings[key]
     except KeyError:
         pass
+    except TypeError:  # arrays among the params
+        return None
     if len(_drawings) >= _MAX_DRAWINGS:
         _drawings.clear()
     found, is_plain = None, aval.is_canonical and not aval.offset and aval.device is CPU and not aval.dtype.is_short

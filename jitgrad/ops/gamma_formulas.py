@@ -133,6 +133,7 @@ def erfc_parts(size: Expression, is_single: bool) -> tuple[Expression, Expressio
 
 
 def erfc_of(x: Expression, is_single: bool) -> Expression:
+    """1 - erf(x) in float64; ``is_single``: with as many terms as float32 needs."""
     out = _erfc_of_size(x.abs().min(_ERFC_END), is_single)
     return x.lt(0.0).where(2.0 - out, out)
 

@@ -26,7 +26,7 @@ from jitgrad.ops.shapes import float_dtype, np_operand
 from jitgrad.ops.special import np_erf, np_erfc
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["bessel_rule", "hurwitz_zeta", "in_double"]
+__all__ = ["bessel_rule", "hurwitz_zeta", "in_double", "normal_lowering"]
 
 _SERIES_FROM = 10.0
 """Where the asymptotic series are used; smaller arguments are moved there by recurrences."""
@@ -151,6 +151,7 @@ def _erfinv_rule(c: RuleContext, g: Any, x: Any) -> Any:
 
 
 _GAMMA = LazyModule("jitgrad.ops.gamma_formulas")
+_NORMAL = LazyModule("jitgrad.ops.normal_formulas")
 
 
 def _lowered(name: str) -> Callable[..., Any]:
@@ -222,7 +223,6 @@ def _i1_rule(c: RuleContext, g: Any, x: Any, out: Any) -> Any:
 
 
 _define("erfc", np_erfc, Vjp(_erfc_rule, (0,)))
-_NORMAL = LazyModule("jitgrad.ops.normal_formulas")
 
 
 def normal_lowering(name: str) -> Callable[..., Any]:
