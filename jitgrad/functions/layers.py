@@ -19,6 +19,7 @@ from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape, reshape_result
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
+from jitgrad.ops.batch_normalization import channel_shape
 from jitgrad.ops.normalization import check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import refuse, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
@@ -39,6 +40,8 @@ __all__ = [
 
 _pools = LazyModule("jitgrad.functions.pools")
 _LAYER_NORM, _LAYER_NORM_PLAIN = OPS["native_layer_norm"], OPS["native_layer_norm_plain"]
+_BATCH_NORM, _BATCH_NORM_PLAIN = OPS["native_batch_norm"], OPS["native_batch_norm_plain"]
+_BATCH_NORM_BY, _BATCH_NORM_BY_PLAIN = OPS["batch_norm_by"], OPS["batch_norm_by_plain"]
 _EMBEDDING, _CONV, _MAX_POOL, _AVG_POOL = OPS["embedding"], OPS["conv2d"], OPS["max_pool2d"], OPS["avg_pool2d"]
 
 
@@ -107,9 +110,29 @@ def batch_norm(
 
     Source: Ioffe and Szegedy, "Batch Normalization", 2015.
     """
-    channels = input.shape[1] if input.ndim > 1 else 0
-    if input.ndim < 2 and not input.numel():
-        return input.clone()
+    shape = input._aval.shape
+    if 0 in shape:
+        return _normalised_nothing(input, weight, bias)
+    _check_batch_norm(input, running_mean, running_var, weight, bias, training, eps)
+    if not input.dtype.is_half:
+        return _per_channel(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    weight, bias = (x if x is None else x.to(float32) for x in (weight, bias))
+    out = _per_channel(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
+    return out.to(input.dtype)  # only the result is rounded
+
+
+def _normalised_nothing(input: Any, weight: Any, bias: Any) -> Any:
+    """A copy that leads on to the parameters, as PyTorch's does; the statistics of no elements move nothing."""
+    out = input.clone() if weight is None else input * weight[0]
+    return out if bias is None else out + bias[0]
+
+
+def _check_batch_norm(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, eps: float
+) -> None:
+    """What ``batch_norm`` refuses, in PyTorch's order."""
+    shape = input._aval.shape
+    channels = shape[1] if len(shape) > 1 else 0
     if training and eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     if training and (running_mean is None) is not (running_var is None):
@@ -124,44 +147,46 @@ def batch_norm(
     given = (running_mean, running_var, weight, bias)
     check_norm_dtypes("batch_norm", input._aval)
     check_norm_dtypes("batch_norm", input._aval, *(None if x is None else x._aval for x in given))
-    if input.dtype.is_half:  # only the result is rounded
-        weight, bias = (x if x is None else x.to(float32) for x in (weight, bias))
-        out = _per_channel(input.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
-        return out.to(input.dtype)
-    return _per_channel(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if training and math.prod(shape) == channels:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
+    for name, given in (("running_mean", running_mean), ("running_var", running_var)):
+        if given is not None and given.requires_grad and state.grad_enabled:
+            raise RuntimeError(
+                f"The function 'native_batch_norm' is not differentiable with respect to argument '{name}'. This input "
+                "cannot have requires_grad True."
+            )
 
 
 def _per_channel(
     input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     """``batch_norm`` of checked arguments."""
-    dims = (0, *range(2, input.ndim))
-    per_channel = (1, -1, *[1] * (input.ndim - 2))
-    if training:
-        count = input.numel() // input.shape[1] if input.numel() else 0
-        if count == 1:
-            raise ValueError(
-                f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
-            )
-        mean = input.mean(dims, True)
-        centred = input - mean
-        variance = (centred * centred).mean(dims, True)
-        _move_statistics(running_mean, running_var, mean, variance, momentum, count)
+    is_whole = weight is not None and bias is not None
+    if not training:
+        if is_whole:
+            return door.apply(_BATCH_NORM_BY, input, running_mean, running_var, weight, bias, eps)
+        out = door.apply(_BATCH_NORM_BY_PLAIN, input, running_mean, running_var, eps)
     else:
-        mean, variance = reshape(running_mean, per_channel), reshape(running_var, per_channel)
-        centred = input - mean
-    out = centred * (variance + eps).rsqrt()
+        if is_whole:
+            out, mean, _, variance = door.apply(_BATCH_NORM, input, weight, bias, eps)
+        else:
+            out, mean, _, variance = door.apply(_BATCH_NORM_PLAIN, input, eps)
+        if running_mean is not None:
+            _move_statistics(running_mean, running_var, mean, variance, momentum, input)
+        if is_whole:
+            return out
+    wide = channel_shape(input.ndim)
     if weight is not None:
-        out = out * reshape(weight, per_channel)
-    return out if bias is None else out + reshape(bias, per_channel)
+        out = out * reshape(weight, wide)
+    return out if bias is None else out + reshape(bias, wide)
 
 
-def _move_statistics(running_mean: Any, running_var: Any, mean: Any, var: Any, momentum: float, count: int) -> None:
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(reshape(mean.detach(), (-1,)), alpha=momentum)
-    if running_var is not None:
-        unbiased = reshape(var.detach(), (-1,)) * (count / (count - 1))
-        running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
+def _move_statistics(running_mean: Any, running_var: Any, mean: Any, var: Any, momentum: float, input: Any) -> None:
+    """Towards the batch's, of which the variance becomes the unbiased one, by ``momentum``, in place."""
+    shape = input._aval.shape
+    count = math.prod(shape) // shape[1]
+    running_mean.mul_(1 - momentum).add_(mean.detach(), alpha=momentum)
+    running_var.mul_(1 - momentum).add_(var.detach(), alpha=momentum * (count / (count - 1)))
 
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Any:

@@ -3,6 +3,7 @@
 from jitgrad.ops import (
     activations,
     arithmetic,
+    batch_normalization,
     comparison,
     convolution,
     creation,
@@ -32,6 +33,7 @@ from jitgrad.ops.table import OPS
 __all__ = [
     "activations",
     "arithmetic",
+    "batch_normalization",
     "comparison",
     "convolution",
     "creation",

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jitgrad.ops.batch_normalization import batch_dims, channel_shape
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.families import POINTWISE
@@ -230,6 +231,46 @@ def _layer_norm(use: Use) -> tuple[Any, ...]:
     return moved, moved_mean, moved_rstd
 
 
+def _batch_norm(use: Use) -> tuple[Any, ...]:
+    """Of centred * rstd * weight + bias, with the tangents of the statistics, which are outputs too."""
+    (x, *affine), (tx, *affine_tangents) = use.inputs, use.tangents
+    _, mean, rstd, _ = use.outs
+    wide, dims = channel_shape(x._aval.ndim), batch_dims(x._aval.ndim)
+    centred = x - mean.reshape(wide)
+    moved_mean = moved_rstd = moved_variance = None
+    if tx is not None:
+        moved_mean = tx.mean(dims)
+        moved_variance = (centred * tx).mean(dims) * 2.0
+        moved_rstd = rstd * rstd * rstd * moved_variance * -0.5
+    moved = _moved_norm(use, (centred, rstd, affine), (tx, moved_mean, moved_rstd, affine_tangents))
+    return moved, moved_mean, moved_rstd, moved_variance
+
+
+def _batch_norm_by(use: Use) -> tuple[Any, ...]:
+    (x, mean, variance, *affine), (tx, moved_mean, moved_variance, *affine_tangents) = use.inputs, use.tangents
+    rstd = (variance + use.params[-1]).rsqrt()
+    moved_rstd = None if moved_variance is None else rstd * rstd * rstd * moved_variance * -0.5
+    centred = x - mean.reshape(channel_shape(x._aval.ndim))
+    return (_moved_norm(use, (centred, rstd, affine), (tx, moved_mean, moved_rstd, affine_tangents)),)
+
+
+def _moved_norm(use: Use, values: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any, Any]) -> Any:
+    """The tangent of (x - mean) * rstd * weight + bias, whose last four are per channel."""
+    (centred, rstd, affine), (tx, moved_mean, moved_rstd, affine_tangents) = values, tangents
+    wide = channel_shape(centred._aval.ndim)
+    difference = tx if moved_mean is None else add(tx, -moved_mean.reshape(wide))
+    moved = None if difference is None else difference * rstd.reshape(wide)
+    if moved_rstd is not None:
+        moved = add(moved, centred * moved_rstd.reshape(wide))
+    if affine:
+        moved = None if moved is None else moved * affine[0].reshape(wide)
+        if affine_tangents[0] is not None:
+            moved = add(moved, centred * (rstd * affine_tangents[0]).reshape(wide))
+        if affine_tangents[1] is not None:
+            moved = add(moved, affine_tangents[1].reshape(wide))
+    return None if moved is None else fitted(moved, use.outs[0]._aval)
+
+
 def _as_strided(use: Use) -> tuple[Any, ...]:
     """A view of the tangent, if its memory has the input's layout; else a copy of those elements."""
     x, t = use.inputs[0], use.tangents[0]
@@ -287,6 +328,8 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     ("addmm", _addmm),
     ("linear", _linear_layer),
     ("native_layer_norm native_layer_norm_plain", _layer_norm),
+    ("native_batch_norm native_batch_norm_plain", _batch_norm),
+    ("batch_norm_by batch_norm_by_plain", _batch_norm_by),
     ("as_strided", _as_strided),
     (" ".join(map(op_name, range(1, MAX_OPERANDS + 1))), _elementwise),
 )

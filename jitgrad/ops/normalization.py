@@ -1,7 +1,7 @@
-"""Layer normalisation and root-mean-square normalisation.
+"""Layer normalisation, and what all normalisations check.
 
 Owns: ``native_layer_norm`` (normalised, mean, 1/std), which affine maps follow in ``functions``.
-Must not know: Tensor, kernels.
+Must not know: Tensor, kernels. ``batch_normalization.py`` has the statistics per channel.
 
 Source: Ba et al., "Layer Normalization", 2016.
 """

@@ -331,6 +331,18 @@ def _layer_norm(use: BatchUse) -> Any:
     return (outs[0] * use.aligned(1, rank) + use.aligned(2, rank), *outs[1:])
 
 
+def _batch_norm(use: BatchUse) -> Any:
+    """[batch, N, C, ...] is [N, batch * C, ...]: each example's channels have statistics of their own."""
+    n, channels, *rest = use.shapes[0]
+    x = use.whole(0).transpose(0, 1).reshape((n, use.size * channels, *rest))
+    others = [use.whole(i).reshape((use.size * channels,)) for i in range(1, len(use.values))]
+    outs = use.apply((x, *others))
+    out, *statistics = outs if isinstance(outs, tuple) else (outs,)
+    out = out.reshape((n, use.size, channels, *rest)).transpose(0, 1)
+    each = [s.reshape((use.size, channels)) for s in statistics]
+    return (out, *each) if each else out
+
+
 _WITHOUT_DERIVATIVES = """
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
 isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift bitwise_right_shift clone _to_copy
@@ -390,6 +402,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits", _loss),
     ("nll_loss", _nll),
     ("native_layer_norm native_layer_norm_plain", _layer_norm),
+    ("native_batch_norm native_batch_norm_plain batch_norm_by batch_norm_by_plain", _batch_norm),
 )
 
 RULES: dict[Op, Rule] = {OPS[name]: rule for names, rule in _KINDS for name in names.split()}

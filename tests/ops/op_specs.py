@@ -762,6 +762,19 @@ def _losses() -> dict[str, list[Sample]]:
     return specs
 
 
+def _batch_norm(t: Any, x: Any, weight: Any = None, bias: Any = None) -> tuple[Any, ...]:
+    """With the statistics as outputs that lead on: PyTorch's operation ignores what they get."""
+    dims, wide = (0, *range(2, x.ndim)), (1, -1, *[1] * (x.ndim - 2))
+    variance, mean = t.var_mean(x, dims, correction=0)
+    rstd = 1 / (variance + 1e-5).sqrt()
+    out = (x - mean.reshape(wide)) * rstd.reshape(wide)
+    return (out if weight is None else out * weight.reshape(wide) + bias.reshape(wide)), mean, rstd, variance
+
+
+def _batch_norm_by(t: Any, x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None) -> Any:
+    return t.nn.functional.batch_norm(x, mean.detach(), variance.detach(), weight, bias, False, 0.1, 1e-5)
+
+
 def _layers() -> dict[str, list[Sample]]:
     conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
     depthwise = ((2, 1), (1, 1), (1, 1), 3)
@@ -771,6 +784,20 @@ def _layers() -> dict[str, list[Sample]]:
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
     adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
     return {
+        "native_batch_norm": [
+            Sample((f(4, 3), f(3), f(3)), (1e-5,), _batch_norm),
+            Sample((f(3, 2, 4, 2), f(2), f(2)), (1e-5,), _batch_norm),
+        ],
+        "native_batch_norm_plain": [
+            Sample((f(2, 3, 4),), (1e-5,), _batch_norm)
+        ],
+        "batch_norm_by": [
+            Sample((f(4, 3), f(3), pos(3), f(3), f(3)), (1e-5,), _batch_norm_by),
+            Sample((f(3, 2, 4, 2), f(2), pos(2), f(2), f(2)), (1e-5,), _batch_norm_by),
+        ],
+        "batch_norm_by_plain": [
+            Sample((f(2, 3, 4), f(3), pos(3)), (1e-5,), _batch_norm_by)
+        ],
         "native_layer_norm": [
             Sample(
                 (f(2, 3, 4), f(3, 4), f(3, 4)),

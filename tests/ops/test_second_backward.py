@@ -25,6 +25,9 @@ _INNER = {
     "nll_loss": "called by PyTorch's inner name",
     "nll_loss_weighted": "called by PyTorch's inner name",
     **dict.fromkeys(("_fft_r2c", "_fft_c2c", "_fft_c2r"), "called by PyTorch's inner name"),
+    **dict.fromkeys(
+        ("native_batch_norm", "native_batch_norm_plain"), "a composition there: batch_norm's node is tested below"
+    ),
     "native_layer_norm": "of a bias alone there is an addition here: layer_norm's node is tested below",
 }
 _NAMES = [
@@ -133,6 +136,9 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "addcmul, input alone": lambda t, x, v: t.addcmul(x, v, v, value=2),
     "addcdiv, input alone": lambda t, x, v: t.addcdiv(x, v, v, value=2),
     "clamp by numbers": lambda t, x, v: x.clamp(0.1, 0.9),
+    "batch_norm": lambda t, x, v: t.nn.functional.batch_norm(x, None, None, v[0], v[1], True),
+    "batch_norm, bias alone": lambda t, x, v: t.nn.functional.batch_norm(v, None, None, v[0], x[0], True),
+    "batch_norm, evaluation": lambda t, x, v: t.nn.functional.batch_norm(x, v[0], v[1], v[0], x[1]),
     "layer_norm, bias alone": lambda t, x, v: t.nn.functional.layer_norm(v, (3,), v[0], x[0]),
     "view of what is written": lambda t, x, v: _written_part(x),
     "fft": lambda t, x, v: t.view_as_real(t.fft.rfft(x)),

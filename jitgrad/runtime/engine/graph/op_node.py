@@ -125,7 +125,12 @@ def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str
     return place
 
 
-_WITH_AUXILIARIES = frozenset({"nll_loss", "nll_loss_weighted", "native_layer_norm", "native_layer_norm_plain"})
+_WITH_AUXILIARIES = frozenset(
+    {
+        "native_batch_norm", "native_batch_norm_plain", "native_layer_norm", "native_layer_norm_plain", "nll_loss",
+        "nll_loss_weighted",
+    }
+)  # fmt: skip
 """Operations whose floating results but for the first are for the backward alone."""
 
 
