@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-__all__ = ["FreeLists", "StorageBase"]
+from jitgrad.cpython.primitives import blank, inlined, take_last
+
+__all__ = ["FreeLists", "StorageBase", "new_storage"]
 
 
 class StorageBase:
@@ -30,6 +32,9 @@ class StorageBase:
         "addr": 0, "owner": None, "tid": 0, "is_window": False, "passed": None,
     }  # fmt: skip
 
+    lists: ClassVar[FreeLists]
+    """Where the memory of new storages comes from; installed there."""
+
     kind: ClassVar[type]
     """The class of new storages; ``runtime/storage/storage.py`` installs it."""
 
@@ -49,6 +54,25 @@ class StorageBase:
         if name in self.NATIVE_DEFAULTS:
             return self.NATIVE_DEFAULTS[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+@inlined
+def new_storage(nbytes: int) -> Any:
+    """``StorageBase.kind(nbytes)``; a block that was freed is taken here."""
+    lists: FreeLists = StorageBase.lists
+    blocks: dict[int, Any] = lists.blocks
+    freed: Any = blocks.get(nbytes)
+    if freed is None or len(freed) == 0:
+        return StorageBase.kind(nbytes)
+    storage: StorageBase = blank(StorageBase.kind)
+    storage.nbytes = nbytes  # before the address: an interrupt may come between, and a block goes back by its size
+    storage.owner = None
+    storage.addr = take_last(freed)
+    if storage.addr is None:  # another thread was faster
+        storage.addr = 0
+        return StorageBase.kind(nbytes)
+    lists.nbytes = int(lists.nbytes) - nbytes
+    return storage
 
 
 class FreeLists:

@@ -32,7 +32,6 @@ from jitgrad.runtime.eager.overlap import check_no_overlap
 from jitgrad.runtime.engine.graph.copy_slices import check_writable, creation_meta_of
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta
 from jitgrad.runtime.engine.graph.current import current_graph_task
-from jitgrad.runtime.engine.graph.node import reserve_sequence_nrs
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.runtime.engine.graph.saved_variable import check_no_inference
 from jitgrad.runtime.engine.run.request import execute_request
@@ -40,6 +39,7 @@ from jitgrad.runtime.storage.memory import release_cached
 from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
+from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.graph import Instr, Segment
 
 if TYPE_CHECKING:
@@ -182,8 +182,6 @@ class _Backend:
     inplace_elsewhere = staticmethod(_inplace_elsewhere)
     pending_storage = staticmethod(Storage.pending)
     root_of = staticmethod(root_of)
-    new_graph = staticmethod(TraceGraph)
-    reserve_numbers = staticmethod(reserve_sequence_nrs)
     check_no_overlap = staticmethod(check_no_overlap)
     check_inplace = staticmethod(check_inplace)
     check_writable = staticmethod(check_writable)
@@ -221,3 +219,6 @@ def _interpreted(segment: Segment, note: str) -> Program:
 
 
 backend = _Backend()
+
+
+CallGraph.kind = TraceGraph

@@ -33,6 +33,7 @@ class CallGraph:
     asks for them. Native code sees None where there is no table yet.
 
     Attributes:
+        backend: the recorder's.
         recorder: the recorder while the call runs, then None.
         tid: the call.
         trie: of the function that was called.
@@ -60,6 +61,7 @@ class CallGraph:
     """
 
     __slots__ = (
+        "backend",
         "counters",
         "detached",
         "ends",
@@ -95,6 +97,10 @@ class CallGraph:
 
     NATIVE_DEFAULTS: ClassVar[dict[str, Any]] = {**_FIRST, **dict.fromkeys(TABLES)}
 
+    kind: ClassVar[type]
+    """The class of new graphs; ``compiled/backend.py`` installs it."""
+
+    backend: Any
     detached: set[int]
     entered: Any
     nodes: dict[int, Any]

@@ -27,6 +27,7 @@ from jitgrad.cpython.primitives import (
 )
 from jitgrad.dtypes import DEFAULT_DTYPE
 from jitgrad.events import CALL_LIMIT, CALLS
+from jitgrad.numbering import reserve_sequence_nrs
 from jitgrad.state import anomaly, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer import backward_hits, data_hits, update_hits
@@ -35,7 +36,7 @@ from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.end_hits import hit_end
 from jitgrad.tracer.hits import MISSED, Args, began, ended
 from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.recorder_state import TIDS, RecorderState
+from jitgrad.tracer.recorder_state import TIDS, RecorderState, new_graph
 from jitgrad.tracer.trie import Trie, TrieNode
 from jitgrad.tracer.view_hits import all_living
 
@@ -353,7 +354,7 @@ def close_order(recorder: RecorderState, graph: CallGraph, next_vid: Any) -> Non
     if graph.marks is None:
         none: list = []
         graph.marks = none
-    graph.marks.append((0, recorder.backend.reserve_numbers(next_vid)))
+    graph.marks.append((0, reserve_sequence_nrs(int(next_vid))))
 
 
 @native
@@ -370,7 +371,22 @@ def escape_whole(recorder: RecorderState, graph: CallGraph) -> None:
     close_order(recorder, graph, node.next_vid)
     if graph.is_settled:  # ``noted`` has it
         unsettle(graph)
-    recorder.forget_graph()
+    renew_graph(recorder, graph)
+
+
+@native
+def renew_graph(recorder: RecorderState, graph: CallGraph) -> None:
+    """The graph has left with the tables of the call: have others."""
+    made = new_graph(recorder)
+    recorder.graph = made
+    graphs: list = recorder.graphs
+    for i in range(len(graphs)):
+        if graphs[i] is graph:
+            graphs[i] = made
+    table: dict = {}
+    recorder.buffer_table = table
+    outer: dict = {}
+    recorder.entry.outer = outer
 
 
 @native
@@ -388,7 +404,7 @@ def idle_graph(recorder: RecorderState) -> Any:
             if graph.is_settled:
                 unsettle(graph)
             return item
-    made = recorder.backend.new_graph(recorder)
+    made = new_graph(recorder)
     if len(graphs) < _MAX_GRAPHS:
         graphs.append(made)
     else:

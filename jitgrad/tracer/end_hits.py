@@ -36,7 +36,7 @@ from jitgrad.cpython.primitives import (
 )
 from jitgrad.probe import probe
 from jitgrad.state import modes_in_use
-from jitgrad.storage_base import StorageBase
+from jitgrad.storage_base import StorageBase, new_storage
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.graph_hits import (
@@ -165,14 +165,14 @@ def output_storage(plan: EndPlan, i: int) -> Any:
     sizes: tuple = plan.sizes
     nbytes: int = sizes[i]
     if nbytes > _SPARE_NBYTES or not is_atomic():
-        return StorageBase.kind(nbytes)
+        return new_storage(nbytes)
     spare: StorageBase = plan.spares[i]
     if spare is not None and refcount(spare) == 1 and spare.__weakref__ is None:
         return spare
     second: StorageBase = plan.seconds[i]
     is_free = second is not None and refcount(second) == 1 and second.__weakref__ is None
     if not is_free:
-        second = StorageBase.kind(nbytes)
+        second = new_storage(nbytes)
     plan.seconds[i] = spare
     plan.spares[i] = second
     return second
@@ -238,7 +238,7 @@ def run_into(recorder: RecorderState, plan: EndPlan, made: list, idle: list, is_
     """Run a program whose outputs get these storages."""
     arena: StorageBase = None
     if int(plan.arena_nbytes) != 0:
-        arena = StorageBase.kind(plan.arena_nbytes)
+        arena = new_storage(int(plan.arena_nbytes))
     record: RunRecord = take_last(idle)
     if record is None:
         return False

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitgrad.cpython.primitives import blank, native
 from jitgrad.devices import CPU
 from jitgrad.dtypes import get_default_dtype
 from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
@@ -39,6 +40,7 @@ from jitgrad.ops.aval import last_position
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.aliases import Aliases, Stubs
+from jitgrad.tracer.call_graph import CallGraph
 from jitgrad.tracer.entry import Entry
 from jitgrad.tracer.hot import HOT
 from jitgrad.tracer.path import Path
@@ -49,7 +51,9 @@ from jitgrad.tracer.version_counters import VersionCounters
 if TYPE_CHECKING:
     from jitgrad.tracer.backend import Backend
 
-__all__ = ["LATEST", "RUNNING", "TIDS", "RecorderState", "looks_at", "new_tid", "sets_grad", "wait_for_memory"]
+__all__ = [
+    "LATEST", "RUNNING", "TIDS", "RecorderState", "looks_at", "new_graph", "new_tid", "sets_grad", "wait_for_memory",
+]  # fmt: skip
 
 _PATIENCE_S = 5.0
 """So long eager code waits for the segment of another thread's call to end: its kernels run, or are being compiled."""
@@ -229,15 +233,8 @@ class RecorderState(Handler):
         self.picks = []
         self.keepers = []
         self.counted_twice = {}
-        self.graph = backend.new_graph(self)
+        self.graph = new_graph(self)
         self.graphs = [self.graph]
-
-    def forget_graph(self) -> None:
-        """The graph has left with the tables of the call: have others."""
-        graph = self.graph
-        self.graph = made = self.backend.new_graph(self)
-        self.graphs[:] = [made if other is graph else other for other in self.graphs]
-        self.buffer_table, self.entry.outer = {}, {}
 
     @property
     def inputs(self) -> dict[int, Any]:
@@ -399,6 +396,17 @@ class RecorderState(Handler):
         self.must_record = self.has_dropped = self.busy = False
         self.segments = self.launches = 0
         return True
+
+
+@native
+def new_graph(recorder: RecorderState) -> Any:
+    """The graph of a recorder's next call; what is not set here is as ``CallGraph`` says."""
+    graph: CallGraph = blank(CallGraph.kind)
+    graph.recorder = recorder
+    graph.trie = recorder.trie
+    graph.tid = recorder.tid
+    graph.backend = recorder.backend
+    return graph
 
 
 def _bytes_of(tensor: Any) -> tuple[int, int]:

@@ -224,9 +224,11 @@ LOOKS = [lambda value, notes: None, lambda value, notes: None, _hook, _retain, _
 @pytest.mark.parametrize("seed", range(260))
 def test_random_graphs(seed: int) -> None:
     graph = Graph(seed)
-    for got, want in zip(graph.observe(jg.compile), graph.observe(same), strict=True):
+    wanted = graph.observe(same)
+    rounding = 1e-7 * max(np.abs(x).max() for x in wanted if isinstance(x, np.ndarray))  # what is small is a difference
+    for got, want in zip(graph.observe(jg.compile), wanted, strict=True):
         if isinstance(want, np.ndarray):
-            np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5 * max(1.0, np.abs(want).max()))
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5 * max(1.0, np.abs(want).max()) + rounding)
         else:
             assert got == want
 

@@ -15,10 +15,11 @@ import pytest
 import jitgrad
 from jitgrad.autograd import Function, engine
 from jitgrad.door import door
+from jitgrad.numbering import next_sequence_nr
 from jitgrad.overrides import DisableTorchFunctionSubclass
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.plan import plans
-from jitgrad.runtime.engine.graph import node, op_node
+from jitgrad.runtime.engine.graph import op_node
 from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.run import engine as engine_module
 from jitgrad.runtime.engine.run import plain_graph
@@ -138,7 +139,7 @@ def test_the_graphs_have_every_kind_of_event() -> None:
 def _in_order(seed: int) -> tuple[Any, list[int]]:
     """What a plain graph computes, and the sequence numbers of its Nodes in the order in which they run."""
     graph = _Graph(seed, is_plain=True)
-    first = node.next_sequence_nr()
+    first = next_sequence_nr()
     order: list[int] = []
     apply = op_node.OpNode.apply
 
@@ -202,7 +203,7 @@ def _kept(grad: Any) -> Any:
 def _requested(seed: int) -> tuple[Any, list[int]]:
     """What the calls compute, and the Nodes whose rules run, in their order."""
     requests = _Requests(seed)
-    first = node.next_sequence_nr()
+    first = next_sequence_nr()
     order: list[int] = []
     apply = op_node.OpNode.apply
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from jitgrad.runtime.engine.graph.node import next_sequence_nr, reserve_sequence_nrs, skip_sequence_nrs
+from jitgrad.numbering import next_sequence_nr, reserve_sequence_nrs, skip_sequence_nrs
 
 __all__ = ["CreationOrder"]
 

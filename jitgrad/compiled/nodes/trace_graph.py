@@ -60,7 +60,6 @@ class TraceGraph(CallGraph):
     """
 
     __slots__ = (
-        "_backend",
         "_buffers",
         "_former_leaves",
         "_inputs",
@@ -82,11 +81,6 @@ class TraceGraph(CallGraph):
     _scalars: list[int | float]
     _twins: list[tuple[ref[Any], ref[Any]]]
     _upkeep: Upkeep | None
-
-    def __init__(self, recorder: Any) -> None:
-        self.recorder, self.trie = recorder, recorder.trie
-        self.tid = recorder.tid
-        self._backend = recorder.backend
 
     @property
     def order(self) -> CreationOrder:
@@ -291,11 +285,11 @@ class TraceGraph(CallGraph):
         if not any(grad is not None and (grad.is_sparse or grad._aval.device is not CPU) for grad in grads):
             key = (tuple([None if grad is None else grad._aval for grad in grads]), needed)
             if not self._is_overwritten(known):
-                program = known.program(self.tip, self._backend, self._scalars, key)
+                program = known.program(self.tip, self.backend, self._scalars, key)
                 if program is not None:
                     self.trie.opened -= self.trie.opened > 0
                     known.offer(self.tip, key)
-                    return known.run(self._backend, program, self._buffers, self._scalars, grads)
+                    return known.run(self.backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
         return _sweep.sweep(roots, [grad for grad in grads if grad is not None], self._edges_of(known))
 

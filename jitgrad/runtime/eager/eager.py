@@ -110,6 +110,8 @@ def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) 
     if state.handler is None:
         array = _array_of_view(source, aval)
     out: TensorBase = new_tensor(aval, source._storage) if array is None else new_view(aval, array)
+    if array is not None and array.base.base is not None:  # in a storage: a kernel may be the next to ask for it
+        out._storage = source._storage
     versions: list[Any] = source._vc
     out._vc = versions
     if has_base:

@@ -188,5 +188,5 @@ def storage_behind(array: np.ndarray[Any, Any]) -> Storage | None:
     return found
 
 
-StorageBase.kind, StorageBase.window_kind = Storage, StorageWindow
+StorageBase.lists, StorageBase.kind, StorageBase.window_kind = free_lists, Storage, StorageWindow
 install_storage(_of_result)

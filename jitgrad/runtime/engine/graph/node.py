@@ -1,6 +1,6 @@
 """``Node``: one step of the backward graph, and ``Edge``: where one of its gradients flows to.
 
-Owns: the node's identity (edges, numbers, names, metadata), its hooks, how numbers are given; edges' two forms.
+Owns: the node's identity (edges, numbers, names, metadata), its hooks; edges' two forms.
 Must not know: operations, tensors' data, the engine that runs it.
 
 # Note [Freeing deep graphs]
@@ -14,12 +14,11 @@ Must not know: operations, tensors' data, the engine that runs it.
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 from jitgrad.devices import CPU, Device
+from jitgrad.numbering import next_sequence_nr
 from jitgrad.ops.aval import Aval, devices_in_use
 from jitgrad.runtime.devices.stream import Stream, current_stream
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks, RemovableHandle
@@ -35,12 +34,7 @@ __all__ = [
     "call_node",
     "device_of",
     "name_of",
-    "next_sequence_nr",
     "real_edge",
-    "reserve_sequence_nrs",
-    "sequence",
-    "share_sequence",
-    "skip_sequence_nrs",
     "stream_of",
     "topological_nr_above",
 ]
@@ -69,42 +63,6 @@ INVALID_EDGE = Edge(None, 0)
 
 NextEdge = tuple[Optional["Node"], int]
 """An ``Edge``, or the same as a plain tuple."""
-
-
-class _Sequence(threading.local):
-    """The rising creation number, one series per thread as in PyTorch; ``take()`` is ``next_sequence_nr``."""
-
-    def __init__(self) -> None:
-        self.take = itertools.count().__next__
-
-
-sequence = _Sequence()
-
-
-def next_sequence_nr() -> int:
-    """The number of the next node that this thread creates."""
-    return sequence.take()
-
-
-def share_sequence(take: Callable[[], int] | None = None) -> Callable[[], int]:
-    """This thread's series, which another thread may take over; with ``take``, this thread goes on with that one."""
-    before = sequence.take
-    if take is not None:
-        sequence.take = take
-    return before
-
-
-def skip_sequence_nrs(least: int) -> None:
-    """Let the next number be at least ``least``, for Nodes that were numbered by other means meanwhile."""
-    upcoming = sequence.take()
-    sequence.take = itertools.count(max(upcoming, least)).__next__
-
-
-def reserve_sequence_nrs(count: int) -> int:
-    """The first of ``count`` numbers in a row, for Nodes that are made later."""
-    first = sequence.take()
-    sequence.take = itertools.count(first + max(count, 1)).__next__
-    return first
 
 
 def topological_nr_above(edges: Sequence[NextEdge]) -> int:

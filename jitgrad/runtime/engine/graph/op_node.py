@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitgrad.cpython.primitives import blank, eager_native
+from jitgrad.numbering import sequence
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of, gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
 from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import INVALID_EDGE, NextEdge, Node, sequence
+from jitgrad.runtime.engine.graph.node import INVALID_EDGE, NextEdge, Node
 from jitgrad.runtime.engine.graph.overwrites import Place, caught, place_now
 from jitgrad.runtime.engine.graph.saved_names import (
     ALL_NAMES,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.grad_mode import no_grad
+from jitgrad.numbering import next_sequence_nr
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.copy_slices import rebase_history
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta
 from jitgrad.runtime.engine.graph.join import set_history
-from jitgrad.runtime.engine.graph.node import next_sequence_nr
 from jitgrad.runtime.engine.graph.py_node import PyNode
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from jitgrad.grad_mode import set_grad_mode
-from jitgrad.runtime.engine.graph.node import share_sequence
+from jitgrad.numbering import share_sequence
 from jitgrad.state import state, switch_handler
 
 __all__ = ["ThreadLocalState", "ThreadLocalStateGuard"]
