@@ -6,6 +6,7 @@ Owns: ``matmul``'s composition of mm, bmm, mv and dot: PyTorch's, so that graphs
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from jitgrad.door import door
@@ -116,15 +117,17 @@ def _vector_times(vector: Any, matrices: Any) -> Any:
 def _fold(input: Any, other: Any, op: Any) -> Any:
     """[..., M, K] @ [K, N] or [K]: one product over all rows."""
     shape = input._aval.shape
-    rows = door.apply(op, reshape(input, (numel(shape[:-1]), shape[-1])), other)
-    return reshape_result(rows, (*shape[:-1], *other._aval.shape[1:]))
+    rows = door.apply(op, reshape(input, (math.prod(shape[:-1]), shape[-1])), other)
+    return door.apply(_UNSAFE_VIEW, rows, (*shape[:-1], *other._aval.shape[1:]))
 
 
 def _batched(input: Any, other: Any) -> Any:
     left, right = input._aval.shape, other._aval.shape
-    batch = broadcast("matmul", left[:-2], right[:-2])
+    batch = left[:-2]
+    if batch != right[:-2]:
+        batch = broadcast("matmul", batch, right[:-2])
     x, y = _one_batch(input, batch), _one_batch(other, batch)
-    return reshape_result(door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
+    return door.apply(_UNSAFE_VIEW, door.apply(_BMM, x, y), (*batch, left[-2], right[-1]))
 
 
 def _one_batch(x: Any, batch: tuple[int, ...]) -> Any:
@@ -132,7 +135,7 @@ def _one_batch(x: Any, batch: tuple[int, ...]) -> Any:
     shape = x._aval.shape
     if len(batch) == 1 and shape[:-2] == batch:
         return x
-    return reshape(_expand_batch(x, batch), (numel(batch), *shape[-2:]))
+    return reshape(_expand_batch(x, batch), (math.prod(batch), *shape[-2:]))
 
 
 def _expand_batch(x: Any, batch: tuple[int, ...]) -> Any:
@@ -169,9 +172,16 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return door.apply(_LINEAR_NOBIAS, input, weight) if bias is None else door.apply(_LINEAR, bias, input, weight)
     if len(shape) == 1 and weight.ndim == 2:
         return _linear_of_vector(input, weight, bias)
-    rows = linear(reshape(input, (numel(shape[:-1]), shape[-1])), weight, bias)
-    whole = (*shape[:-1], weight._aval.shape[0])
-    return reshape_result(rows, whole) if bias is None else reshape(rows, whole)
+    return _linear_of_rows(input, weight, bias)
+
+
+def _linear_of_rows(input: Any, weight: Any, bias: Any) -> Any:
+    """Of [..., in], as one product of all rows."""
+    shape = input._aval.shape
+    rows, whole = reshape(input, (math.prod(shape[:-1]), shape[-1])), (*shape[:-1], weight._aval.shape[0])
+    if bias is None:
+        return door.apply(_UNSAFE_VIEW, door.apply(_LINEAR_NOBIAS, rows, weight), whole)
+    return door.apply(_VIEW, door.apply(_LINEAR, bias, rows, weight), whole)
 
 
 def _linear_of_vector(vector: Any, weight: Any, bias: Any) -> Any:

@@ -6,6 +6,7 @@ Owns: their public signatures; ``reshape``'s choice between a view and a copy.
 from __future__ import annotations
 
 import functools
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from jitgrad.dtypes import INTEGER, DType, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.creation import tensor
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import check_allocatable, is_dense, make_aval
+from jitgrad.ops.aval import Aval, check_allocatable, is_dense, make_aval
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
@@ -88,9 +89,15 @@ def reshape(input: Any, *shape: Any) -> Any:
     """The same elements in another shape: a view where the layout allows it, else a copy. -1 infers one extent."""
     wanted = ints(shape)
     aval = input._aval
-    if aval.is_contiguous or view_strides(aval, infer_shape(wanted, aval.numel)) is not None:
+    if aval.is_contiguous or _is_a_view(aval, wanted):
         return door.apply(_VIEW, input, wanted)
     return door.apply(_UNSAFE_VIEW, door.apply(_CONTIGUOUS, input, None), wanted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_a_view(aval: Aval, shape: tuple[int, ...]) -> bool:
+    """Whether the memory of ``aval`` can be looked at in another shape: a walk over strides, the same at each step."""
+    return view_strides(aval, infer_shape(shape, aval.numel)) is not None
 
 
 def reshape_result(result: Any, shape: tuple[int, ...]) -> Any:
@@ -137,15 +144,16 @@ def reshape_as(input: Any, other: Any) -> Any:
 def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Merge the dimensions from ``start_dim`` to ``end_dim`` into one."""
     shape = input._aval.shape
+    merged = _flattened(shape, start_dim, end_dim)
+    return input if merged == shape and shape else reshape(input, merged)
+
+
+@functools.lru_cache(maxsize=4096)
+def _flattened(shape: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...]:
     first, last = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if first == last and shape:
-        return input
-    merged = 1
-    for extent in shape[first : last + 1]:
-        merged *= extent
-    return reshape(input, (*shape[:first], merged, *shape[last + 1 :]))
+    return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
 
 
 def unflatten(input: Any, dim: int, sizes: Any) -> Any:

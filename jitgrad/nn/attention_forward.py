@@ -195,6 +195,8 @@ def _heads(layer: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, T
     if packed is not None and key.shape != value.shape:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
     found, fixed = [], (None, *getattr(layer, "fixed", (None, None)))
+    if _looks_at_itself(layer, inputs, fixed):
+        return _own_heads(layer, query)
     for part, x in enumerate(inputs):
         low, high = part * embed, (part + 1) * embed
         if fixed[part] is not None:
@@ -213,6 +215,21 @@ def _heads(layer: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, T
             x = pad(x, (0, 0, 0, 1))
         found.append(x)
     return found[0], found[1], found[2]
+
+
+def _looks_at_itself(layer: Any, inputs: tuple[Tensor, Tensor, Tensor], fixed: tuple[Any, ...]) -> bool:
+    """Whether one product with the packed weight gives queries, keys and values, to which nothing is appended."""
+    query, key, value = inputs
+    is_plain = layer.in_proj_weight is not None and layer.bias_k is None and not layer.add_zero_attn
+    return query is key is value and is_plain and fixed[1] is None is fixed[2]
+
+
+def _own_heads(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``_heads`` of one tensor."""
+    x = linear(x if layer.batch_first else x.transpose(0, 1), layer.in_proj_weight, layer.in_proj_bias)
+    batch, length, _ = x.shape
+    q, k, v = x.view(batch, length, 3, layer.num_heads, layer.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+    return q, k, v
 
 
 def _mask(layer: Any, attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
