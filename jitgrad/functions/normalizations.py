@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, float32, int64
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import batch_norm
 from jitgrad.ops.normalization import check_channels, check_norm_dtypes
@@ -18,7 +18,8 @@ from jitgrad.ops.table import OPS
 
 __all__ = ["group_norm", "instance_norm", "local_response_norm"]
 
-_LAYER_NORM = OPS["native_layer_norm_plain"]
+_BATCH_NORM, _BATCH_NORM_PLAIN = OPS["native_batch_norm"], OPS["native_batch_norm_plain"]
+_GROUP_NORM, _GROUP_NORM_PLAIN = OPS["native_group_norm"], OPS["native_group_norm_plain"]
 
 
 def _affine(out: Any, weight: Any, bias: Any) -> Any:
@@ -64,9 +65,9 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
                 f"shape {list(given.shape)} and input of shape {list(shape)}"
             )
     check_norm_dtypes("GroupNormKernelImpl", input._aval, *(None if x is None else x._aval for x in (weight, bias)))
-    per_group = numel(shape[1:]) // num_groups
-    groups = input.reshape(batch, num_groups, per_group)
-    out = _affine(door.apply(_LAYER_NORM, groups, (per_group,), eps)[0].reshape(shape), weight, bias)
+    if weight is not None and bias is not None and weight.dtype is input.dtype and not input.dtype.is_half:
+        return door.apply(_GROUP_NORM, input, weight, bias, num_groups, eps)[0]
+    out = _affine(door.apply(_GROUP_NORM_PLAIN, input, num_groups, eps)[0], weight, bias)
     return out if out.dtype is input.dtype else out.to(input.dtype)
 
 
@@ -111,18 +112,33 @@ def instance_norm(
         check_channels(name, one, shape[1])
     if count == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
-    dims = tuple(range(2, len(shape)))
-    mean = input.mean(dims, True)
-    centred = input - mean
-    variance = (centred * centred).mean(dims, True)
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(mean.detach().mean((0, *dims)), alpha=momentum)
-    if running_var is not None:
-        unbiased = variance.detach().mean((0, *dims)) * (count / (count - 1))
-        running_var.mul_(1 - momentum).add_(unbiased, alpha=momentum)
-    # PyTorch repeats the weight for each example: a later write to it does not reach what is saved
-    own_weight = weight if weight is None else weight.clone()
-    out = _affine(centred * (variance + eps).rsqrt(), own_weight, bias)
+    if not input.numel():
+        return _affine(input.clone(), weight, bias)
+    return _by_channels(input, running_mean, running_var, weight, bias, momentum, eps)
+
+
+def _by_channels(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
+) -> Any:
+    """``instance_norm`` by the input's statistics: a batch norm of one example, whose channels are all examples'.
+
+    A half's sums are those of ``float32``; parameters are repeated for each example.
+    """
+    batch, channels, *extents = input.shape
+    x = input.to(float32) if input.dtype.is_half else input
+    rows = x.reshape((1, batch * channels, *extents))
+    if weight is not None and bias is not None:
+        affine = [p.to(x.dtype).repeat(batch) for p in (weight, bias)]
+        out, mean, _, variance = door.apply(_BATCH_NORM, rows, *affine, eps)
+        out = out.reshape(input.shape)
+    else:
+        out, mean, _, variance = door.apply(_BATCH_NORM_PLAIN, rows, eps)
+        out = _affine(out.reshape(input.shape), None if weight is None else weight.clone(), bias)
+    count = numel(extents)
+    for running, found, factor in ((running_mean, mean, 1.0), (running_var, variance, count / (count - 1))):
+        if running is not None:
+            each = found.detach().reshape((batch, channels)).mean(0)
+            running.mul_(1 - momentum).add_(each, alpha=momentum * factor)
     return out if out.dtype is input.dtype else out.to(input.dtype)
 
 

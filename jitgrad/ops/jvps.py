@@ -19,6 +19,7 @@ from jitgrad.ops.batch_normalization import batch_dims, channel_shape
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.families import POINTWISE
+from jitgrad.ops.group_normalization import group_shape
 from jitgrad.ops.indexing import MAX_INDICES
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS, Op, RuleContext
@@ -271,6 +272,29 @@ def _moved_norm(use: Use, values: tuple[Any, Any, Any], tangents: tuple[Any, Any
     return None if moved is None else fitted(moved, use.outs[0]._aval)
 
 
+def _group_norm(use: Use) -> tuple[Any, ...]:
+    """As ``_layer_norm``, over the groups of channels."""
+    (x, *affine), (tx, *affine_tangents) = use.inputs, use.tangents
+    _, mean, rstd = use.outs
+    shape, wide = tuple(x._aval.shape), channel_shape(x._aval.ndim)
+    rows = group_shape(shape, use.params[0])
+    centred = x.reshape(rows) - mean.unsqueeze(2)
+    moved = moved_mean = moved_rstd = None
+    if tx is not None:
+        tx = tx.reshape(rows)
+        moved_mean = tx.mean(2)
+        moved_rstd = -(rstd * rstd * rstd) * (centred * tx).mean(2)
+        moved = (tx - moved_mean.unsqueeze(2)) * rstd.unsqueeze(2) + centred * moved_rstd.unsqueeze(2)
+        moved = moved.reshape(shape)
+        if affine:
+            moved = moved * affine[0].reshape(wide)
+    if affine and affine_tangents[0] is not None:
+        moved = add(moved, (centred * rstd.unsqueeze(2)).reshape(shape) * affine_tangents[0].reshape(wide))
+    if affine and affine_tangents[1] is not None:
+        moved = add(moved, fitted(affine_tangents[1].reshape(wide), use.outs[0]._aval))
+    return moved, moved_mean, moved_rstd
+
+
 def _as_strided(use: Use) -> tuple[Any, ...]:
     """A view of the tangent, if its memory has the input's layout; else a copy of those elements."""
     x, t = use.inputs[0], use.tangents[0]
@@ -328,6 +352,7 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     ("addmm", _addmm),
     ("linear", _linear_layer),
     ("native_layer_norm native_layer_norm_plain", _layer_norm),
+    ("native_group_norm native_group_norm_plain", _group_norm),
     ("native_batch_norm native_batch_norm_plain", _batch_norm),
     ("batch_norm_by batch_norm_by_plain", _batch_norm_by),
     ("as_strided", _as_strided),

@@ -343,6 +343,17 @@ def _batch_norm(use: BatchUse) -> Any:
     return (out, *each) if each else out
 
 
+def _group_norm(use: BatchUse) -> Any:
+    """[batch, N, C, ...] is [batch * N, C, ...]; a weight may be each example's own."""
+    shape = use.shapes[0]
+    out, *statistics = call("native_group_norm_plain", _folded(use.whole(0)), *use.params)
+    out = out.reshape((use.size, *shape))
+    if len(use.values) > 1:
+        weight, bias = (use.values[i].reshape((-1, 1, shape[1], *[1] * (len(shape) - 2))) for i in (1, 2))
+        out = out * weight + bias
+    return (out, *[s.reshape((use.size, shape[0], -1)) for s in statistics])
+
+
 _WITHOUT_DERIVATIVES = """
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan
 isinf isfinite isposinf isneginf isreal signbit gcd lcm bitwise_left_shift bitwise_right_shift clone _to_copy
@@ -402,6 +413,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits", _loss),
     ("nll_loss", _nll),
     ("native_layer_norm native_layer_norm_plain", _layer_norm),
+    ("native_group_norm native_group_norm_plain", _group_norm),
     ("native_batch_norm native_batch_norm_plain batch_norm_by batch_norm_by_plain", _batch_norm),
 )
 

@@ -798,6 +798,17 @@ def _layers() -> dict[str, list[Sample]]:
         "batch_norm_by_plain": [
             Sample((f(2, 3, 4), f(3), pos(3)), (1e-5,), _batch_norm_by)
         ],
+        "native_group_norm": [
+            Sample((f(3, 4), f(4), f(4)), (2, 1e-5), lambda t, x, w, b: t.native_group_norm(x, w, b, 3, 4, 1, 2, 1e-5)),
+            Sample(
+                (f(2, 6, 2, 3), f(6), f(6)),
+                (3, 1e-5),
+                lambda t, x, w, b: t.native_group_norm(x, w, b, 2, 6, 6, 3, 1e-5),
+            ),
+        ],
+        "native_group_norm_plain": [
+            Sample((f(2, 4, 3),), (1, 1e-5), lambda t, x: t.native_group_norm(x, None, None, 2, 4, 3, 1, 1e-5))
+        ],
         "native_layer_norm": [
             Sample(
                 (f(2, 3, 4), f(3, 4), f(3, 4)),

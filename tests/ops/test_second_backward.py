@@ -28,6 +28,7 @@ _INNER = {
     **dict.fromkeys(
         ("native_batch_norm", "native_batch_norm_plain"), "a composition there: batch_norm's node is tested below"
     ),
+    **dict.fromkeys(("native_group_norm", "native_group_norm_plain"), "group_norm's node is tested below"),
     "native_layer_norm": "of a bias alone there is an addition here: layer_norm's node is tested below",
 }
 _NAMES = [
@@ -139,6 +140,9 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "batch_norm": lambda t, x, v: t.nn.functional.batch_norm(x, None, None, v[0], v[1], True),
     "batch_norm, bias alone": lambda t, x, v: t.nn.functional.batch_norm(v, None, None, v[0], x[0], True),
     "batch_norm, evaluation": lambda t, x, v: t.nn.functional.batch_norm(x, v[0], v[1], v[0], x[1]),
+    "group_norm": lambda t, x, v: t.nn.functional.group_norm(x, 1, v[0], v[1]),
+    "group_norm, bias alone": lambda t, x, v: t.nn.functional.group_norm(v, 1, v[0], x[0]),
+    "instance_norm": lambda t, x, v: t.nn.functional.instance_norm(x[None], None, None, v[0], v[1]),
     "layer_norm, bias alone": lambda t, x, v: t.nn.functional.layer_norm(v, (3,), v[0], x[0]),
     "view of what is written": lambda t, x, v: _written_part(x),
     "fft": lambda t, x, v: t.view_as_real(t.fft.rfft(x)),

@@ -128,8 +128,8 @@ def _places(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> dict[int | str
 
 _WITH_AUXILIARIES = frozenset(
     {
-        "native_batch_norm", "native_batch_norm_plain", "native_layer_norm", "native_layer_norm_plain", "nll_loss",
-        "nll_loss_weighted",
+        "native_batch_norm", "native_batch_norm_plain", "native_group_norm", "native_group_norm_plain",
+        "native_layer_norm", "native_layer_norm_plain", "nll_loss", "nll_loss_weighted",
     }
 )  # fmt: skip
 """Operations whose floating results but for the first are for the backward alone."""

@@ -48,6 +48,8 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "mv": {1: "vec"},
     "native_batch_norm": {0: "input", 1: "weight", "out1": "result1", "out2": "result2"},
     "native_batch_norm_plain": {0: "input", "out1": "result1", "out2": "result2"},
+    "native_group_norm": {0: "input", 1: "weight", "out1": "result1", "out2": "result2"},
+    "native_group_norm_plain": {0: "input", "out1": "result1", "out2": "result2"},
     "native_layer_norm": {0: "input", 1: "weight", "out1": "result1", "out2": "result2"},
     "native_layer_norm_plain": {0: "input", "out1": "result1", "out2": "result2"},
     "nll_loss": {1: "target", "out1": "total_weight"},
