@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.cpython import primitives
+from jitgrad.cpython.layout import is_slot, slot_offset
 from jitgrad.cpython.translate import LLVM, FunctionText, NativeValue, is_lasting, signature_of
 
 __all__ = ["PRIMITIVES", "call", "install_expressions"]
@@ -77,6 +78,8 @@ def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
     args = node.args
     if target in f.module.functions:
         return _call_native(f, target, node)
+    if target is primitives.was_set:
+        return _was_set(f, node)
     if target in PRIMITIVES:
         return _call_primitive(f, target, node)
     if target is len:
@@ -102,6 +105,15 @@ def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
     if isinstance(target, type):
         result.cls = target
     return result
+
+
+def _was_set(f: FunctionText, node: ast.Call) -> NativeValue:
+    """``was_set(x, "name")`` of an object whose class is known."""
+    base, name = _e["obj"](f, node.args[0]), node.args[1]
+    if base.cls is None or not isinstance(name, ast.Constant) or not is_slot(base.cls, name.value):
+        f.fail(node, "was_set of no known slot")
+    at = f.op(f"getelementptr i8, ptr {base.reg}, i64 {slot_offset(base.cls, name.value)}")
+    return NativeValue("bool", f.op(f"icmp ne ptr {f.op(f'load ptr, ptr {at}')}, null"))
 
 
 def _isinstance(f: FunctionText, node: ast.Call) -> NativeValue:

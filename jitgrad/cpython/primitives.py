@@ -88,6 +88,7 @@ __all__ = [
     "this_frame",
     "thread_dict",
     "untrack",
+    "was_set",
     "within",
 ]
 
@@ -222,6 +223,15 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is float:
         return struct.pack("d", a) == struct.pack("d", b)
     return bool(a == b) if type(a) in (int, str) else False
+
+
+def was_set(x: Any, name: str) -> bool:
+    """Whether a slot has a value of its own; to look at the slot might give it one."""
+    try:
+        object.__getattribute__(x, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def poke(address: int, index: int, value: int) -> None:

@@ -213,7 +213,8 @@ def test_numbers_of_another_type_are_pythons() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["a result", "a random tensor", "a part of a storage", "NumPy's", "a window of NumPy's"]
+    "kind",
+    ["a result", "a random tensor", "a part of a storage", "set to a part", "NumPy's", "a window of NumPy's", "set to"],
 )
 def test_views_of_all_kinds_of_memory_share_it(kind: str) -> None:
     def made() -> Any:
@@ -223,7 +224,11 @@ def test_views_of_all_kinds_of_memory_share_it(kind: str) -> None:
             return jg.rand(12)
         if kind == "a part of a storage":
             return jg.Tensor(jg.rand(24).untyped_storage())[:12].detach()
+        if kind == "set to a part":
+            return jg.empty(0).set_(jg.rand(24).untyped_storage(), 0, (12,))
         whole = np.arange(24.0, dtype=np.float32)
+        if kind == "set to":
+            return jg.empty(0).set_(jg.from_numpy(whole[:12]).untyped_storage(), 0, (12,))
         return jg.from_numpy(whole[6:18] if kind == "a window of NumPy's" else whole[:12].copy())
 
     for _ in range(3):
@@ -236,5 +241,5 @@ def test_views_of_all_kinds_of_memory_share_it(kind: str) -> None:
         assert x[1, 2:].tolist() == [7.0, 7.0]
         assert views[1][2].tolist() == x[:, 2].tolist()
         assert x.as_strided((2, 2), (4, 1), 1).tolist() == [x[0, 1:3].tolist(), x[1, 1:3].tolist()]
-        if kind == "a part of a storage":
+        if kind in ("a part of a storage", "set to a part"):
             assert root.as_strided((20,), (1,))[:12].tolist() == views[3].tolist()

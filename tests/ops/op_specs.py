@@ -775,14 +775,7 @@ def _batch_norm_by(t: Any, x: Any, mean: Any, variance: Any, weight: Any = None,
     return t.nn.functional.batch_norm(x, mean.detach(), variance.detach(), weight, bias, False, 0.1, 1e-5)
 
 
-def _layers() -> dict[str, list[Sample]]:
-    conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
-    depthwise = ((2, 1), (1, 1), (1, 1), 3)
-    pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
-    tiled = ((2, 2), (2, 2), (0, 0))
-    at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
-    state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
-    adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
+def _channel_norms() -> dict[str, list[Sample]]:
     return {
         "native_batch_norm": [
             Sample((f(4, 3), f(3), f(3)), (1e-5,), _batch_norm),
@@ -809,6 +802,18 @@ def _layers() -> dict[str, list[Sample]]:
         "native_group_norm_plain": [
             Sample((f(2, 4, 3),), (1, 1e-5), lambda t, x: t.native_group_norm(x, None, None, 2, 4, 3, 1, 1e-5))
         ],
+    }
+
+
+def _layers() -> dict[str, list[Sample]]:
+    conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
+    depthwise = ((2, 1), (1, 1), (1, 1), 3)
+    pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
+    tiled = ((2, 2), (2, 2), (0, 0))
+    at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
+    state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
+    adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
+    return {
         "native_layer_norm": [
             Sample(
                 (f(2, 3, 4), f(3, 4), f(3, 4)),
@@ -1012,4 +1017,5 @@ SPECS: dict[str, list[Sample]] = {
     **_elementwise(),
     **_fourier(),
     **_cells_backward(),
+    **_channel_norms(),
 }

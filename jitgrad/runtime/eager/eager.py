@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.cpython.primitives import eager_apart, eager_native
+from jitgrad.cpython.primitives import eager_apart, eager_native, was_set
 from jitgrad.devices import CPU
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
@@ -126,11 +126,37 @@ def make_view(source: TensorBase, aval: Aval, has_base: bool, is_several: bool) 
 
 @eager_native
 def is_whole(x: TensorBase, array: Any) -> bool:
-    """Whether a tensor's array, which owns no memory, shows all memory of a storage that does."""
+    """Whether a tensor's array, which lies in its storage, shows all memory of that."""
     if x._base is not None or x._storage is None:
         return False
     storage: StorageBase = x._storage
-    return storage.owner is None and int(storage.addr) != 0 and int(storage.nbytes) == int(array.nbytes)
+    return int(storage.nbytes) == int(array.nbytes)
+
+
+@eager_apart
+def _memory_of(source: TensorBase, array: Any) -> Any:
+    """The row-major array of all memory that ``source`` lies in, from whose start its offset counts.
+
+    None: its array may be a window of the user's, or shows a part of a storage.
+    """
+    root: TensorBase = source
+    if source._base is not None:
+        root = source._base
+    top: Any = root._array
+    if top is None:
+        return None
+    behind: Any = top.base
+    if isinstance(behind, np.ndarray):
+        # of a row-major result that was made in another shape, Note [Storage on demand]; user's arrays have a storage
+        if was_set(root, "_storage") or behind.base is not None:
+            return None
+        return behind if array is top or array.base is behind else None
+    if behind is not None and not is_whole(root, top):
+        return None
+    if array is not top and array.base is not top:
+        return None
+    whole: Aval = root._aval
+    return top if int(whole.offset) == 0 and whole.is_contiguous else None
 
 
 @eager_apart
@@ -150,18 +176,8 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     count = int(aval.numel)
     if count == 0 or count >= _TOO_MANY:
         return None
-    if array.base is not None and not is_whole(source, array):
-        # a view's, over the array of the base; any other array may be a window of the user's
-        if source._base is None:
-            return None
-        root: TensorBase = source._base
-        if array.base is not root._array:
-            return None
-        array = root._array
-        whole = root._aval
-        if array.base is not None and not is_whole(root, array):
-            return None
-    if int(whole.offset) != 0 or not whole.is_contiguous:
+    memory: Any = _memory_of(source, array)
+    if memory is None:
         return None
     size = int(aval.dtype.itemsize)
     strides: Any = None
@@ -170,7 +186,7 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
         for stride in aval.stride:
             steps.append(int(stride) * size)
         strides = tuple(steps)
-    return np.ndarray(aval.shape, array.dtype, array, int(aval.offset) * size, strides)
+    return np.ndarray(aval.shape, memory.dtype, memory, int(aval.offset) * size, strides)
 
 
 def _join_graph(plan: EagerPlan, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:

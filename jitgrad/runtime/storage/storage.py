@@ -16,7 +16,8 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # asked for theirs, and making one costs as much as an operation. Two tensors may share such an array (a result and its
 # saved alias). Each of them, on any thread, may be the first to need the storage, and the other must get the same one:
 # so a table finds the storage by the array. A view of a result is another such tensor: its array has the result's as
-# its ``base``. A kernel's large result is the exception: its array lies in a storage from
+# its ``base``. So is a result in another shape (``matmul`` of four dimensions), which is no view to users: views of it
+# lie in the array of the first. A kernel's large result is the exception: its array lies in a storage from
 # the start, and refers to it.
 """
 
