@@ -109,10 +109,10 @@ def _call_global(f: FunctionText, target: Any, node: ast.Call) -> NativeValue:
 
 def _was_set(f: FunctionText, node: ast.Call) -> NativeValue:
     """``was_set(x, "name")`` of an object whose class is known."""
-    base, name = _e["obj"](f, node.args[0]), node.args[1]
-    if base.cls is None or not isinstance(name, ast.Constant) or not is_slot(base.cls, name.value):
+    base, name = _e["obj"](f, node.args[0]), ast.literal_eval(node.args[1])
+    if base.cls is None or not is_slot(base.cls, name):
         f.fail(node, "was_set of no known slot")
-    at = f.op(f"getelementptr i8, ptr {base.reg}, i64 {slot_offset(base.cls, name.value)}")
+    at = f.op(f"getelementptr i8, ptr {base.reg}, i64 {slot_offset(base.cls, name)}")
     return NativeValue("bool", f.op(f"icmp ne ptr {f.op(f'load ptr, ptr {at}')}, null"))
 
 

@@ -792,7 +792,9 @@ def _channel_norms() -> dict[str, list[Sample]]:
             Sample((f(2, 3, 4), f(3), pos(3)), (1e-5,), _batch_norm_by)
         ],
         "native_group_norm": [
-            Sample((f(3, 4), f(4), f(4)), (2, 1e-5), lambda t, x, w, b: t.native_group_norm(x, w, b, 3, 4, 1, 2, 1e-5)),
+            Sample(
+                (f(3, 4, 5), f(4), f(4)), (2, 1e-5), lambda t, x, w, b: t.native_group_norm(x, w, b, 3, 4, 5, 2, 1e-5)
+            ),
             Sample(
                 (f(2, 6, 2, 3), f(6), f(6)),
                 (3, 1e-5),
