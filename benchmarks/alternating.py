@@ -97,9 +97,11 @@ def process(module: str, subject: str, threads: int) -> Iterator[Callable[..., A
             worker.send_signal(signal.SIGSTOP)
             return answer
 
-        yield ask
-        worker.send_signal(signal.SIGCONT)
-        worker.stdin.close()
+        try:
+            yield ask
+        finally:  # the other process may have failed: this one must not wait for ever
+            worker.send_signal(signal.SIGCONT)
+            worker.stdin.close()
 
 
 def compare(ours: Callable[..., Any], theirs: Callable[..., Any], number: int, kind: str, turns: int) -> list[float]:

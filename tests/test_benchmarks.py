@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.cli import main
@@ -159,6 +160,18 @@ def test_single_operations_are_measured() -> None:
         if name not in ("floor", "sign", "slice"):
             row = single.measure(torch, name, 12, True, 1, 0.0)
             assert row.ours_us > 0.0 and row.theirs_us > 0.0 and row.ratio > 0.0
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
+@pytest.mark.parametrize("kind", ["forward", "step"])
+def test_modules_of_both_libraries_agree(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = importlib.import_module("benchmarks.modules")
+    alternating = importlib.import_module("benchmarks.alternating")
+    monkeypatch.setattr(modules, "begin", lambda: None)
+    assert len(modules.CASES) > 80
+    for case in modules.CASES:
+        ours, theirs = (alternating.summary(case.call_of(subject, kind)()) for subject in ("jitgrad", "torch"))
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3, err_msg=case.name)
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
