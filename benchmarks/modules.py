@@ -28,7 +28,7 @@ _SMALL, _ROWS, _SIGNAL, _IMAGE, _VOLUME, _TOKENS = (3, 4), (4, 8), (2, 4, 8), (2
 
 _ACTIVATIONS = (
     "ReLU LeakyReLU ELU SELU CELU GELU SiLU Mish Sigmoid Tanh Softplus Softsign Tanhshrink Hardswish Hardtanh "
-    "Hardsigmoid Hardshrink Softshrink ReLU6 LogSigmoid PReLU GLU Flatten"
+    "Hardsigmoid Hardshrink Softshrink ReLU6 LogSigmoid PReLU GLU"
 )
 
 _MODULES: dict[str, tuple[Make, Shape]] = {
@@ -37,6 +37,7 @@ _MODULES: dict[str, tuple[Make, Shape]] = {
     "Softmin": (lambda nn: nn.Softmin(1), _ROWS),
     "LogSoftmax": (lambda nn: nn.LogSoftmax(1), _ROWS),
     "Threshold": (lambda nn: nn.Threshold(0.1, 2.0), _ROWS),
+    "Flatten": (lambda nn: nn.Flatten(), _IMAGE),
     "Unflatten": (lambda nn: nn.Unflatten(1, (2, 4)), _ROWS),
     "Linear": (lambda nn: nn.Linear(8, 8), _ROWS),
     "Linear of (2, 5, 8)": (lambda nn: nn.Linear(8, 8), _TOKENS),
