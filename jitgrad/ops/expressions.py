@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.dtypes import float64, int64
+
 __all__ = ["Expression"]
 
 
@@ -60,6 +62,20 @@ class Expression:
     def where(self, yes: Any, no: Any) -> Expression:
         """This condition's choice between two expressions or numbers, of which one is an expression."""
         return Expression(self.b, self.b.where(self.value, _value(yes), _value(no)))
+
+    def like(self, number: float) -> Expression:
+        """A number as an expression of float64."""
+        return Expression(self.b, self.b.const(number, float64))
+
+    def checked(self) -> Expression:
+        """0; where this condition holds the operation raises what its NumPy rule raises."""
+        index = self.b.check(self.b.cast(self.value, int64), 1)
+        return Expression(self.b, self.b.cast(index, float64))
+
+    def iterate(self, iteration: Any, *others: Any) -> tuple[Expression, ...]:
+        """The last state of an ``Iteration`` whose arguments are this and ``others``."""
+        found = self.b.iterate(iteration, self.value, *map(_value, others))
+        return tuple([Expression(self.b, x) for x in found])
 
     def poly(self, coefficients: Sequence[float]) -> Expression:
         """``c0 + c1 x + c2 x^2 ...`` by Horner's rule."""

@@ -1,7 +1,7 @@
 """Kernels of lgamma, digamma, trigamma, erfc and erfinv, as formulas over primitives.
 
-Owns: ``FORMULAS``; ``lowered``, ``erfc_of`` and ``erfc_parts`` for other formulas.
-Must not know: NumPy's rules of the same (``gamma_functions.py``), derivatives.
+Owns: ``FORMULAS``; ``lgamma_of``, ``erfc_of`` and ``erfc_parts`` for other formulas.
+Must not know: derivatives.
 
 All are computed in float64. The gamma function's family moves its argument up by eight, where Stirling's series and its
 derivatives (Abramowitz and Stegun 6.1.40, 6.3.18, 6.4.11) have fallen to the last bit: with the rising factorial
@@ -17,14 +17,12 @@ Computing Gems, 2011), fitted with 50 digits; in float64 one step of Halley's me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from jitgrad.dtypes import float32, float64
 from jitgrad.ops.expressions import Expression
-from jitgrad.ops.shapes import float_dtype, operand
+from jitgrad.ops.formulas import Formula
 
-__all__ = ["FORMULAS", "erfc_of", "erfc_parts", "lowered"]
+__all__ = ["FORMULAS", "erfc_of", "erfc_parts", "lgamma_of"]
 
 _SHIFT = 8
 _RISING = (0.0, 5040.0, 13068.0, 13132.0, 6769.0, 1960.0, 322.0, 28.0, 1.0)
@@ -79,7 +77,7 @@ def _distance(x: Expression) -> Expression:
     return x - x.round()
 
 
-def _lgamma(x: Expression, is_single: bool) -> Expression:
+def lgamma_of(x: Expression, is_single: bool) -> Expression:
     """At its zeros 1 and 2 it is exact; beside them the error is one of 1e-15, not one of the value."""
     is_negative = x.lt(0.5)
     a = is_negative.where(1.0 - x, x)
@@ -152,22 +150,11 @@ def _erfinv(x: Expression, is_single: bool) -> Expression:
     return size.eq(1.0).where(math.inf, y).copysign(x)
 
 
-def lowered(formula: Callable[[Expression, bool], Expression]) -> Callable[..., Any]:
-    """The lowering: ``formula(x, is_single)`` in float64, in the dtype of its operand."""
-
-    def lower(b: Any, x: Any, *params: Any) -> Any:
-        single = operand(b, x, float_dtype(x))
-        out = formula(Expression(b, b.cast(single, float64)), single.dtype is float32)
-        return b.cast(out.value, single.dtype)
-
-    return lower
-
-
 FORMULAS = {
-    "lgamma": lowered(_lgamma),
-    "digamma": lowered(_digamma),
-    "trigamma": lowered(_trigamma),
-    "erfc": lowered(erfc_of),
-    "erfinv": lowered(_erfinv),
+    "lgamma": Formula(lgamma_of),
+    "digamma": Formula(_digamma),
+    "trigamma": Formula(_trigamma),
+    "erfc": Formula(erfc_of),
+    "erfinv": Formula(_erfinv),
 }
-"""Name -> the lowering."""
+"""Name -> its kernel and NumPy rule."""

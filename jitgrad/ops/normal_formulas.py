@@ -1,7 +1,7 @@
 """Kernels of the scaled error function, of the normal distribution and of modified Bessel functions, as formulas.
 
-Owns: ``FORMULAS``.
-Must not know: NumPy's rules of the same (``special_functions.py``), derivatives.
+Owns: ``FORMULAS``; ``i0_near`` and ``i1_near`` for other formulas.
+Must not know: derivatives.
 
 All are computed in float64. The scaled error function is erfc without its exponential (``gamma_formulas.py``). The
 quantile of the normal distribution is M. J. Wichura's algorithm AS 241 ("The percentage points of the normal
@@ -17,9 +17,10 @@ from typing import Any
 
 from jitgrad.dtypes import float32, float64
 from jitgrad.ops.expressions import Expression
-from jitgrad.ops.gamma_formulas import erfc_of, erfc_parts, lowered
+from jitgrad.ops.formulas import Formula
+from jitgrad.ops.gamma_formulas import erfc_of, erfc_parts
 
-__all__ = ["FORMULAS"]
+__all__ = ["FORMULAS", "i0_near", "i1_near"]
 
 _SQRT_HALF = math.sqrt(0.5)
 _OVERFLOWS = 28.0
@@ -132,6 +133,16 @@ def _scaled(a: Expression, near: Sequence[float], far: Sequence[float], is_singl
     return (a.min(_FROM) * 0.25 - 1.0).chebyshev(near[:count]), late
 
 
+def i0_near(x: Expression) -> Expression:
+    """I0 of an argument from 0 to 8."""
+    return (x * 0.25 - 1.0).chebyshev(_I0_NEAR) * x.exp()
+
+
+def i1_near(x: Expression) -> Expression:
+    """I1 of an argument from 0 to 8."""
+    return (x * 0.25 - 1.0).chebyshev(_I1_NEAR) * x * x.exp()
+
+
 def _i0e(x: Expression, is_single: bool) -> Expression:
     a = x.abs()
     near, far = _scaled(a, _I0_NEAR, _I0_FAR, is_single)
@@ -159,12 +170,12 @@ def _i1(x: Expression, is_single: bool) -> Expression:
 
 
 FORMULAS = {
-    "i0": lowered(_i0),
-    "special_i1": lowered(_i1),
-    "special_i0e": lowered(_i0e),
-    "special_i1e": lowered(_i1e),
-    "special_erfcx": lowered(_erfcx),
-    "special_log_ndtr": lowered(_log_ndtr),
-    "special_ndtri": lowered(_ndtri),
+    "i0": Formula(_i0),
+    "special_i1": Formula(_i1),
+    "special_i0e": Formula(_i0e),
+    "special_i1e": Formula(_i1e),
+    "special_erfcx": Formula(_erfcx),
+    "special_log_ndtr": Formula(_log_ndtr),
+    "special_ndtri": Formula(_ndtri),
 }
-"""Name -> the lowering."""
+"""Name -> its kernel and NumPy rule."""

@@ -1,6 +1,6 @@
 """Special functions that NumPy lacks, as vectorised NumPy.
 
-Owns: ``np_erf``, ``np_erfc``, ``np_erfcx``, ``np_sigmoid``.
+Owns: ``np_erf``, ``np_sigmoid``.
 Source of erf: the rational approximations of FreeBSD's ``s_erf.c`` (Sun Microsystems, 1993), below 1 ULP in float64.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["np_erf", "np_erfc", "np_erfcx", "np_sigmoid"]
+__all__ = ["np_erf", "np_sigmoid"]
 
 _ONES = {np.dtype(kind): np.ones((), kind) for kind in (np.float32, np.float64)}
 """A ufunc takes up an array of its operand's dtype at half the cost of a Python number."""
@@ -97,61 +97,6 @@ def np_erf(x: Any) -> Any:
     if x.size <= _FEW:
         return _each(math.erf, x).astype(x.dtype)
     return _erf_double(np.asarray(x, np.float64)).astype(x.dtype)
-
-
-def _put_tail(out: Any, where: Any, x: Any, tail: Any) -> None:
-    """erfc of some elements from erfc(|x|)."""
-    out[where] = np.where(x[where] < 0, 2 - tail, tail)
-
-
-def _erfc_double(x: Any) -> Any:
-    a = np.abs(x)
-    out = np.where(x < 0, 2.0, 0.0)
-    is_small = a < 0.84375
-    if is_small.any():
-        v = x[is_small]
-        y = v * (_poly(v * v, _PP) / _poly(v * v, _QQ))
-        out[is_small] = np.where(v < 0.25, 1 - (v + y), 0.5 - (y + (v - 0.5)))
-    is_middle = (a >= 0.84375) & (a < 1.25)
-    if is_middle.any():
-        s = a[is_middle] - 1
-        _put_tail(out, is_middle, x, 1 - _ERX - _poly(s, _PA) / _poly(s, _QA))
-    for low, high, numerator, denominator in ((1.25, 1 / 0.35, _RA, _SA), (1 / 0.35, 28.0, _RB, _SB)):
-        is_here = (a >= low) & (a < high)
-        if is_here.any():
-            _put_tail(out, is_here, x, _erf_tail(a[is_here], numerator, denominator))
-    return np.where(np.isnan(x), x, out)
-
-
-def np_erfc(x: Any) -> Any:
-    """1 - erf(x) of a float64 array, as exact where it is small."""
-    if np.size(x) <= _FEW:
-        return _each(math.erfc, np.asarray(x))
-    return _erfc_double(np.atleast_1d(x)).reshape(np.shape(x))
-
-
-def _erfcx_tail(a: Any, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Any:
-    s = 1 / (a * a)
-    return np.exp(_poly(s, numerator) / _poly(s, denominator) - 0.5625) / a
-
-
-def np_erfcx(x: Any) -> Any:
-    """exp(x^2) erfc(x) of a float64 array."""
-    flat = np.atleast_1d(x)
-    a = np.abs(flat)
-    out = np.exp(np.minimum(a, 2.0) ** 2) * _erfc_double(np.minimum(a, 2.0))
-    for low, high, numerator, denominator in ((1.25, 1 / 0.35, _RA, _SA), (1 / 0.35, 28.0, _RB, _SB)):
-        is_here = (a >= low) & (a < high)
-        if is_here.any():
-            out[is_here] = _erfcx_tail(a[is_here], numerator, denominator)
-    square = 1 / np.maximum(a, 28.0) ** 2
-    series = np.ones_like(a)
-    for k in (9, 7, 5, 3, 1):  # Abramowitz and Stegun 7.1.23
-        series = 1 - k / 2 * square * series
-    far = series / (np.maximum(a, 28.0) * np.sqrt(np.pi))
-    out = np.where(a >= 28.0, far, out)
-    out = np.where(flat < 0, 2 * np.exp(flat * flat) - out, out)
-    return np.where(np.isnan(flat), flat, out).reshape(np.shape(x))
 
 
 def np_sigmoid(x: Any) -> Any:

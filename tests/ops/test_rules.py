@@ -12,7 +12,6 @@ from jitgrad.codegen.primitives.builder import Builder
 from jitgrad.door import door
 from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.bessel_functions import BESSEL
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.numpy_rule import run_numpy
 from tests.codegen import interpreter
@@ -27,9 +26,6 @@ EAGER_ONLY = {
     "as_strided_scatter": "as as_strided",
     "logcumsumexp": "no primitive: each step takes a logarithm",
     **dict.fromkeys("frexp gcd lcm nextafter".split(), "no primitive"),
-    **dict.fromkeys("igamma igammac special_zeta".split(), "no primitive: a sum of many terms"),
-    **{f"special_{name}": "through SciPy, if at all" for name in BESSEL},
-    **{name: "a recurrence whose length is a value" for name in OPS.late if "polynomial" in name},
     "isclose": "a test helper",
     "linspace": "made once, from both ends: not worth a kernel",
     "masked_scatter": "which element goes where depends on the mask",

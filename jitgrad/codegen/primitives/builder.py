@@ -40,6 +40,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.scalars.iterations import iteration_function
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
@@ -225,6 +226,12 @@ class Builder:
         shape = broadcast_shape(*[a.shape for a in args])
         srcs = tuple([self.expand(a, shape) for a in args])
         return self.make("call", srcs, (function, component), shape, float64)
+
+    def iterate(self, iteration: Any, *args: Any) -> tuple[Value, ...]:
+        """The last state of an ``Iteration`` of the formulas for each element: a function of scalars."""
+        values = [self._operand(x, float64) for x in args]
+        function = iteration_function(iteration, len(values))
+        return tuple([self.call(function, (n, ()), values) for n in range(function.results)])
 
     # movement
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:

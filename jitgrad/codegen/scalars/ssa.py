@@ -9,7 +9,8 @@ Must not know: LLVM's library, Numba, kernels, tensors.
 # ``reader`` turns the text into a ``Routine``, ``differentiate`` adds a tangent for every instruction that moves with
 # an input, ``lanes`` prints it for all lanes of a vector at once, and a kernel calls that. Opcodes, types and
 # comparisons have LLVM's names; "call" stands for a maths function only, by its name in C. All memory, Python objects
-# and exceptions are gone: what is left of them is refused by the reader.
+# and exceptions are gone: what is left of them is refused by the reader. A loop in a formula of ``ops``, an
+# ``Iteration``, becomes such a function without Numba: ``iterations`` makes its blocks.
 # Example: ``x * x if x > 0 else -x`` is
 #   entry: %0 = fcmp ogt double %x, 0   %1 = fmul double %x, %x   %2 = fneg double %x   %3 = select i1 %0, %1, %2
 # and its tangent adds  %4 = fadd double %x, %x (of x * x)   %5 = select i1 %0, %4, -1.
