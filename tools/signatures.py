@@ -389,11 +389,12 @@ def _look(f: _Function, given: str) -> str:
 
 
 def _look_by_names(f: _Function, lines: list[str]) -> list[str]:
-    """The look into it where parameters have names; options that are given are not looked up."""
+    """The look into it where parameters have names; other options than dtype and device are not looked up."""
     keywords = {p.name for s in f.signatures for p in s.parameters if p.is_keyword}
     defaults = _head(f)[2]
-    given = ", ".join([*_needed(f), *(n for n in defaults if n in f.every and n not in keywords)])
-    is_plain = " and ".join(f"{n} is {default}" for n, default in defaults.items() if n not in f.every or n in keywords)
+    looked_up = [n for n in defaults if (n in f.every and n not in keywords) or n in ("dtype", "device")]
+    given = ", ".join([*_needed(f), *looked_up])
+    is_plain = " and ".join(f"{n} is {default}" for n, default in defaults.items() if n not in looked_up)
     call = f"return _{f.name}("
     keeps = f"return _keep({f.name!r}, _made_{f.name}, given, _no_options, _{f.name}("
     kept = [line.replace(call, keeps) + ")" if call in line else line for line in lines]
@@ -424,6 +425,8 @@ def _with_sizes(f: _Function) -> str:
         f"    if {is_plain}is_plain and _plain_options(options, _options_of_{f.name}):\n"
         f"{_returned_for(names, _kept(f, f'_{f.name}({given}, **options)'))}"
     )
+    # no sizes are told from sizes that are not given, which may stand among the options
+    is_bare = f"not options{f' or _plain_options(options, _options_of_{f.name})' if options else ''}"
     head = f"_options_of_{f.name} = {', '.join(map(repr, options))},\n\n" if options else ""
     return head + (
         f"{_table(f)}"
@@ -433,7 +436,7 @@ def _with_sizes(f: _Function) -> str:
         f"        is_plain = {_ARE_INTS.format('sizes')} and _py_len(sizes) > 0\n"
         f"    except TypeError:\n"
         f"        is_plain = False\n"
-        f"    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0]"
+        f"    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or {is_bare})"
         f" and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:\n"

@@ -436,7 +436,7 @@ def empty(*sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_empty)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -475,8 +475,8 @@ _made_eye = _making_table()
 
 def eye(n, m=_M, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
     given = None
-    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
-        given = n, m,
+    if requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = n, m, dtype, device,
         made = _makings.make_again(_made_eye, given, _no_options)
         if made is not _MISSED:
             return made
@@ -490,8 +490,8 @@ _made_full = _making_table()
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
     given = None
-    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
-        given = size, fill_value,
+    if requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = size, fill_value, dtype, device,
         made = _makings.make_again(_made_full, given, _no_options)
         if made is not _MISSED:
             return made
@@ -517,8 +517,8 @@ _made_linspace = _making_table()
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
     given = None
-    if dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
-        given = start, end, steps,
+    if requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = start, end, steps, dtype, device,
         made = _makings.make_again(_made_linspace, given, _no_options)
         if made is not _MISSED:
             return made
@@ -541,7 +541,7 @@ def ones(*sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -578,7 +578,7 @@ def zeros(*sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -999,7 +999,7 @@ def sum_to_size(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3133,7 +3133,7 @@ def rand(*sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_rand)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3193,7 +3193,7 @@ def randn(*sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_randn)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3219,8 +3219,8 @@ _made_randperm = _making_table()
 
 def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, out=None, layout=_M, pin_memory=_M):
     given = None
-    if generator is None and dtype is None and device is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
-        given = n,
+    if generator is None and requires_grad is False and out is None and layout is _M and pin_memory is _M:
+        given = n, dtype, device,
         made = _makings.make_again(_made_randperm, given, _no_options)
         if made is not _MISSED:
             return made
@@ -3420,7 +3420,7 @@ def expand(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3459,7 +3459,7 @@ def flip(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3510,7 +3510,7 @@ def permute(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3538,7 +3538,7 @@ def repeat(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3569,7 +3569,7 @@ def reshape(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3684,7 +3684,7 @@ def tile(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3763,7 +3763,7 @@ def view(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3824,7 +3824,7 @@ def new_zeros(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3851,7 +3851,7 @@ def new_ones(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -4010,7 +4010,7 @@ def resize_(input, *sizes, **options):
         is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and sizes[0] and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])

@@ -73,7 +73,7 @@ def checked(function: Callable[..., Any], row: str = "") -> Callable[..., Any]:
             raise TypeError(f"{name}(): argument 'requires_grad' must be bool")
         given = {word: x for word, x in kwargs.items() if word not in options}
         positional, named, is_same = match_call(function, name, text, args, given)
-        return positional, {**named, **options}, is_same and not options
+        return positional, {**named, **options}, is_same
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from jitgrad.dtypes import as_dtype, get_default_dtype
 from jitgrad.functions.creation import tensor
+from jitgrad.functions.known_makings import made_again
 from jitgrad.runtime.eager.quiet import run_quietly
 
 __all__ = [
@@ -73,6 +74,7 @@ def _made(name: str, shape: Any, count: int, is_periodic: bool, options: dict[st
     return sampled(shape, count, is_periodic, dtype, options.get("device"), options.get("requires_grad", False))
 
 
+@made_again
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
@@ -82,6 +84,7 @@ def bartlett_window(
     return _made("bartlett_window", triangle, window_length, periodic, options)
 
 
+@made_again
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
@@ -91,6 +94,7 @@ def blackman_window(
     return _made("blackman_window", cosine_sum((0.42, 0.5, 0.08)), window_length, periodic, options)
 
 
+@made_again
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -100,6 +104,7 @@ def hamming_window(
     return _made("hamming_window", cosine_sum((alpha, beta)), window_length, periodic, options)
 
 
+@made_again
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
@@ -109,6 +114,7 @@ def hann_window(
     return _made("hann_window", cosine_sum((0.5, 0.5)), window_length, periodic, options)
 
 
+@made_again
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,

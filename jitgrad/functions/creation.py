@@ -60,6 +60,7 @@ __all__ = [
     "new_zeros",
     "ones",
     "ones_like",
+    "own_array",
     "tensor",
     "zeros",
     "zeros_like",
@@ -95,6 +96,13 @@ def from_array_copy(array: Any, stride: tuple[int, ...] | None = None) -> Any:
     view = storage.array(aval)
     np.copyto(view, source)
     return new_tensor(aval, storage, view)
+
+
+def own_array(array: Any) -> Any:
+    """A tensor of an array that nobody else has: its memory, where nothing is recorded."""
+    if state.handler is None and array.base is None and array.flags.carray:
+        return new_result(make_aval(array.shape, from_numpy_dtype(array.dtype)), array)
+    return from_array_copy(array)
 
 
 def from_numpy(ndarray: Any) -> Any:

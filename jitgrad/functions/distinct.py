@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.creation import own_array
+from jitgrad.functions.devices import placed
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.runtime.eager.quiet import run_quietly
@@ -32,14 +33,17 @@ def _runs(rows: Any) -> tuple[Any, Any, Any]:
     lengths of runs."""
     count = len(rows)
     is_first = np.ones(count, bool)
-    is_first[1:] = (rows[1:] != rows[:-1]).any(1)
-    first = np.flatnonzero(is_first)
-    return first, np.cumsum(is_first) - 1, np.diff(np.append(first, count))
+    is_first[1:] = rows[1:, 0] != rows[:-1, 0] if rows.shape[1] == 1 else (rows[1:] != rows[:-1]).any(1)
+    first = is_first.nonzero()[0]
+    counts = np.empty_like(first)
+    counts[:-1] = first[1:] - first[:-1]
+    counts[-1:] = count - first[-1:]
+    return first, is_first.cumsum() - 1, counts
 
 
 def _in_order(rows: Any) -> tuple[Any, Any, Any]:
     """As ``_runs``, of the rows in ascending order: the results are of the rows as they are."""
-    order = np.lexsort(rows.T[::-1])
+    order = rows[:, 0].argsort(kind="stable") if rows.shape[1] == 1 else np.lexsort(rows.T[::-1])
     first, run, counts = _runs(rows[order])
     inverse = np.empty_like(run)
     inverse[order] = run
@@ -66,19 +70,19 @@ def _distinct(name: str, find: Any, input: Any, return_inverse: bool, return_cou
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     d = None if dim is None else wrap_dim(dim, input.ndim)
     first, inverse, counts = find(_rows(x, d))
-    found = np.take(x.reshape(-1) if d is None else np.atleast_1d(x), first, axis=d or 0)
+    found = x.reshape(-1)[first] if d is None else np.atleast_1d(x).take(first, d)
     values = _found(name, input, found)
     parts = [values]
     if return_inverse:
-        parts.append(tensor(inverse.reshape(x.shape) if d is None else inverse, device=input.device))
+        parts.append(placed(own_array(inverse.reshape(x.shape) if d is None else inverse), input.device))
     if return_counts:
-        parts.append(tensor(counts, device=input.device))
+        parts.append(placed(own_array(counts), input.device))
     return tuple(parts) if len(parts) > 1 else values
 
 
 def _found(name: str, input: Any, found: Any) -> Any:
     """What was found, as a tensor; a gradient of it is an error."""
-    values = tensor(found, device=input.device)
+    values = placed(own_array(found), input.device)
     return call(name, input, values) if state.grad_enabled and input.requires_grad else values
 
 

@@ -380,6 +380,12 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         return tuple(tensor(positions, device=input.device) for positions in found)
     # PyTorch's result lies in memory column by column
+    count, width = found[0].size, input.ndim
+    if width and input._aval.device is CPU and state.handler is None:
+        rows = np.empty((count, width), np.int64, "F")
+        for d, positions in enumerate(found):
+            rows[:, d] = positions
+        return new_result(make_aval((count, width), int64, (1, count)), rows)
     columns = np.array(found) if input.ndim else np.zeros((0, len(found[0])), np.int64)
     is_plain = state.handler is None
     made = new_result(make_aval(columns.shape, int64), columns) if is_plain else tensor(columns, device=CPU)

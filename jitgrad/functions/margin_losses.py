@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitgrad.dtypes import BOOLEAN, HALVES, WHOLE
 from jitgrad.functions import pointwise
 from jitgrad.functions.activation import logsigmoid, softplus
-from jitgrad.functions.creation import arange
-from jitgrad.functions.devices import in_float32
+from jitgrad.functions.devices import in_float32, moved
 from jitgrad.functions.distances import pairwise_distance, raised
+from jitgrad.functions.windows import kept
 from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
@@ -214,6 +216,16 @@ def _class_rows(name: str, input: Any, target: Any) -> tuple[Any, int, int]:
     return rows, rows.shape[0], rows.shape[1]
 
 
+@kept
+def _classes(count: int) -> Any:
+    return np.arange(count)
+
+
+def _numbers_of(classes: int, input: Any) -> Any:
+    """0, 1, 2 ..., where the input is."""
+    return moved(_classes(classes), input.device)
+
+
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -262,7 +274,7 @@ def multi_margin_loss(
         loss = loss * loss
     if weight is not None:
         loss = loss * weight[columns]
-    loss = loss.masked_fill(arange(classes, device=input.device) == columns, 0.0).sum(1) / classes
+    loss = loss.masked_fill(_numbers_of(classes, input) == columns, 0.0).sum(1) / classes
     return _reduced(loss if target.ndim else loss.reshape(()), reduction)
 
 
@@ -290,13 +302,12 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     refuse("multilabel_margin_loss_forward_out_frame", input, (*WHOLE, *HALVES))
     targets = target.reshape(rows.shape)
-    is_label = (targets < 0).to(targets.dtype).cumsum(1) == 0
-    labels = targets.masked_fill(is_label.logical_not(), 0)
-    everyone = arange(classes, device=input.device)
-    named = (labels.unsqueeze(2) == everyone).logical_and(is_label.unsqueeze(2)).any(1)
-    margins = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).clamp_min(0.0)
-    counted = is_label.unsqueeze(2).logical_and(named.logical_not().unsqueeze(1))
-    loss = margins.masked_fill(counted.logical_not(), 0.0).sum((1, 2)) / classes
+    is_over = (targets < 0).to(targets.dtype).cumsum(1) > 0
+    labels = targets.masked_fill(is_over, -1)
+    is_named = (labels.unsqueeze(2) == _numbers_of(classes, input)).any(1)
+    margins = (1 - rows.gather(1, labels.clamp_min(0)).unsqueeze(2) + rows.unsqueeze(1)).clamp_min(0.0)
+    is_left_out = is_over.unsqueeze(2).logical_or(is_named.unsqueeze(1))
+    loss = margins.masked_fill(is_left_out, 0.0).sum((1, 2)) / classes
     return _reduced(loss if input.ndim == 2 else loss.reshape(()), reduction)
 
 

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType, as_dtype, bool_
-from jitgrad.functions.creation import empty, tensor
+from jitgrad.functions.creation import empty, own_array
+from jitgrad.functions.devices import placed
 from jitgrad.functions.joining import pad
+from jitgrad.functions.known_makings import made_again
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul
 from jitgrad.functions.outputs import takes_out, write_out
 from jitgrad.functions.pointwise import where
@@ -76,11 +78,18 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     free_left = [d for d in range(a.ndim) if d not in left]
     free_right = [d for d in range(b.ndim) if d not in right]
     shape = (*(a.shape[d] for d in free_left), *(b.shape[d] for d in free_right))
-    x = a.permute((*free_left, *left)).reshape(count_of(a.shape[d] for d in free_left), -1 if a.numel() else count_of(
-        a.shape[d] for d in left))  # fmt: skip
-    y = b.permute((*right, *free_right)).reshape(x.shape[1], count_of(b.shape[d] for d in free_right))
-    found = matmul(x, y).reshape(shape)
+    rows, columns = count_of(a.shape[d] for d in free_left), count_of(b.shape[d] for d in free_right)
+    width = count_of(a.shape[d] for d in left)
+    x, y = _as_matrix(a, (*free_left, *left), (rows, width)), _as_matrix(b, (*right, *free_right), (width, columns))
+    found = matmul(x, y)
+    found = found if found.shape == shape else found.reshape(shape)
     return found if out is None else write_out(found, out)
+
+
+def _as_matrix(x: Any, dims: tuple[int, ...], shape: tuple[int, int]) -> Any:
+    """The tensor with its dimensions in this order, as a matrix."""
+    x = x if dims == (*range(x.ndim),) else x.permute(dims)
+    return x if x.shape == shape else x.reshape(shape)
 
 
 def _contracted(a: Any, b: Any, dims: Any) -> tuple[list[int], list[int]]:
@@ -249,10 +258,13 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """As ``nonzero``, cut or filled up to ``size`` rows."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, but got {size}")
-    found = np.argwhere(input._ndarray())[:size]
-    rows = np.full((size, input.ndim), fill_value, np.int64)
-    rows[: len(found)] = found
-    return tensor(rows, device=input.device)
+    array, width = input._ndarray(), input.ndim
+    found = array.nonzero() if width else ()
+    rows = np.empty((size, width), np.int64)
+    rows.fill(fill_value)
+    for d, positions in enumerate(found):
+        rows[: len(positions), d] = positions[:size]
+    return placed(own_array(rows), input.device)
 
 
 # --- other names, and questions ---
@@ -268,6 +280,7 @@ def constant_pad_nd(input: Any, pad_: Any = None, value: Any = 0, **given: Any) 
     return pad(input, given.get("pad", pad_), "constant", value)
 
 
+@made_again
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Any:
     """A tensor of any contents whose dimensions lie in memory in the order of ``physical_layout``, the slowest first.
 

@@ -15,6 +15,7 @@ import numpy as np
 from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, as_dtype, complex128, float64, get_default_dtype, int64
 from jitgrad.functions.creation import arange, full, linspace, tensor
 from jitgrad.functions.joining import cat
+from jitgrad.functions.known_makings import made_again
 from jitgrad.functions.outputs import write_out
 from jitgrad.functions.pointwise import float_power
 from jitgrad.runtime.eager.quiet import run_quietly
@@ -57,23 +58,28 @@ def logspace(
         raise TypeError(f"logspace(): argument 'steps' (position 3) must be int, not {type(steps).__name__}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    dtype = as_dtype(dtype)
-    found = dtype or (out.dtype if out is not None else get_default_dtype())
+    made = _logspace(start, end, steps, base, as_dtype(dtype), None if out is None else out.dtype, device)
+    if out is not None:
+        return write_out(made, out, is_factory=True)
+    return made.requires_grad_() if requires_grad else made
+
+
+@made_again
+def _logspace(start: Any, end: Any, steps: int, base: float, dtype: Any, dtype_of_out: Any, device: Any) -> Any:
+    """``logspace`` of numbers."""
+    found = dtype or dtype_of_out or get_default_dtype()
     if isinstance(start, complex) or isinstance(end, complex):
         if dtype is not None and found.category is not COMPLEX:
             raise RuntimeError(f"logspace(): complex bounds can't be safely cast to {found}")
         found = found.to_complex()
     if found.category is FLOATING or found.category is COMPLEX:
         powers = linspace(start, end, steps, dtype=float64 if found.category is FLOATING else complex128, device=device)
-        made = float_power(base, powers).to(found)
-    else:  # the exponents are whole numbers, and what is rounded down must be exact
-        half = max(steps // 2, 1)  # a single number is the start
-        step = (int(end) - int(start)) / (steps - 1) if steps > 1 else 0.0
-        exact = [int(start) + step * i if i < half else int(end) - step * (steps - i - 1) for i in _indices(steps)]
-        made = tensor(np.power(float(base), exact), device=device).to(found)
-    if out is not None:
-        return write_out(made, out, is_factory=True)
-    return made.requires_grad_() if requires_grad else made
+        return float_power(base, powers).to(found)
+    # the exponents are whole numbers, and what is rounded down must be exact
+    half = max(steps // 2, 1)  # a single number is the start
+    step = (int(end) - int(start)) / (steps - 1) if steps > 1 else 0.0
+    exact = [int(start) + step * i if i < half else int(end) - step * (steps - i - 1) for i in _indices(steps)]
+    return tensor(np.power(float(base), exact), device=device).to(found)
 
 
 def _indices(steps: int) -> Any:
@@ -114,6 +120,7 @@ def range(
     return made.requires_grad_() if requires_grad else made
 
 
+@made_again
 def scalar_tensor(
     s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
@@ -136,6 +143,7 @@ def _positions(found: Any, dtype: Any, device: Any) -> Any:
     return tensor(np.stack(found), dtype=dtype or int64, device=device)
 
 
+@made_again
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False,
@@ -145,6 +153,7 @@ def tril_indices(
     return _positions(run_quietly(np.tril_indices, row, offset, col), dtype, device)
 
 
+@made_again
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False,

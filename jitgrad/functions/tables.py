@@ -190,6 +190,7 @@ _HIDDEN = frozenset(
         "getitem",
         "setitem",
         "from_array_copy",
+        "own_array",
         "reverse_dims",
         "matrix_transpose",
         "conjugate_matrix_transpose",

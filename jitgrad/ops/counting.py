@@ -48,12 +48,19 @@ def _isin_aval(x: Any, among: Any, invert: bool) -> Aval:
     return make_aval(shape_of(x), bool_)
 
 
-define(
-    "isin",
-    aval=_isin_aval,
-    numpy=lambda x, among, invert: np.isin(x, among, invert=invert),
-    num_inputs=2,
-)
+_FEW_PAIRS = 4096
+"""Up to here each pair is compared: sorting takes NumPy several calls."""
+
+
+def _np_isin(x: Any, among: Any, invert: bool) -> Any:
+    elements, others = np.asarray(x), np.asarray(among)
+    if elements.size * others.size > _FEW_PAIRS:
+        return np.isin(elements, others, invert=invert)
+    found = (elements[..., None] == others.ravel()).any(-1)
+    return np.logical_not(found) if invert else found
+
+
+define("isin", aval=_isin_aval, numpy=_np_isin, num_inputs=2)
 
 
 # --- histc(x | bins, min, max) ---

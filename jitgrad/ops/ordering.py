@@ -32,6 +32,14 @@ def _order(x: Any, axis: int, descending: bool = False) -> Any:
     return x.shape[axis] - 1 - backwards
 
 
+def _picked(rows: Any, positions: Any) -> Any:
+    """Of each row the element at its position."""
+    if rows.ndim == 1:
+        return rows[positions]
+    table = rows.reshape(-1, rows.shape[-1])
+    return table[np.arange(len(table)), np.reshape(positions, -1)].reshape(rows.shape[:-1])
+
+
 def _at(x: Any, positions: Any, axis: int) -> tuple[Any, Any]:
     return np.take_along_axis(x, positions, axis), positions
 
@@ -135,12 +143,15 @@ def _define_choice(
     def numpy(x: Any, dim: int, keepdim: bool, *params: Any) -> tuple[Any, Any]:
         if not x.ndim:
             return x.copy(), np.int64(0)
-        rows = np.moveaxis(x, dim, -1)
-        positions = np.expand_dims(choose(rows, *params), -1) if x.size else np.zeros((*rows.shape[:-1], 1), np.int64)
-        values = np.take_along_axis(rows, positions, -1) if x.size else np.zeros(positions.shape, x.dtype)
+        rows = x if dim in (-1, x.ndim - 1) else np.moveaxis(x, dim, -1)
+        shape = rows.shape[:-1]
+        positions = choose(rows, *params) if x.size else np.zeros(shape, np.int64)
+        values = _picked(rows, positions) if x.size else np.zeros(shape, x.dtype)
         if keepdim:
-            return np.moveaxis(values, -1, dim), np.moveaxis(positions, -1, dim)
-        return values[..., 0], positions[..., 0]
+            d = dim % x.ndim
+            kept = (*shape[:d], 1, *shape[d:])
+            return np.reshape(values, kept), np.reshape(positions, kept)
+        return values, positions
 
     def lowered(b: Any, x: Any, dim: int, keepdim: bool, *params: Any) -> tuple[Any, ...]:
         assert lower is not None
@@ -191,20 +202,19 @@ def _middle(rows: Any) -> Any:
 
 def _middle_number(rows: Any) -> Any:
     """The middle of those that are no NaN."""
-    count = np.count_nonzero(~np.isnan(rows), axis=-1)
-    return np.take_along_axis(_order(rows, -1), np.maximum(count - 1, 0)[..., None] // 2, -1)[..., 0]
+    count = rows.shape[-1] - np.add.reduce(np.isnan(rows), -1, np.int64)
+    return _picked(_order(rows, -1), np.maximum(count - 1, 0) // 2)
 
 
 def _most_frequent(rows: Any) -> Any:
     """Of the values that are there most often the smallest one, at its last position."""
-    count = rows.shape[-1]
     order = _order(rows, -1)
-    values = np.take_along_axis(rows, order, -1)
-    at = np.arange(count)
-    is_first = np.ones(rows.shape, bool)
-    is_first[..., 1:] = values[..., 1:] != values[..., :-1]
-    length = at - np.maximum.accumulate(np.where(is_first, at, 0), axis=-1)
-    return np.take_along_axis(order, length.argmax(-1)[..., None], -1)[..., 0]
+    table, at = rows.reshape(-1, rows.shape[-1]), np.arange(rows.shape[-1])
+    values = table[np.arange(len(table))[:, None], order.reshape(table.shape)]
+    first = np.zeros(table.shape, np.int64)
+    np.multiply(values[:, 1:] != values[:, :-1], at[1:], out=first[:, 1:])
+    length = at - np.maximum.accumulate(first, axis=-1)
+    return _picked(order, length.argmax(-1).reshape(rows.shape[:-1]))
 
 
 _define_choice("kthvalue", _kth, lower=_lower_kth, kernel="kthvalue_cpu")

@@ -336,9 +336,12 @@ def _masked_scatter_aval(x: Aval, mask: Aval, source: Aval) -> Aval:
 
 
 def _np_masked_scatter(x: Any, mask: Any, source: Any) -> Any:
-    shape = np.broadcast_shapes(x.shape, mask.shape)
-    out, where = np.broadcast_to(x, shape).copy(), np.broadcast_to(mask, shape)
-    count = int(where.sum())
+    if x.shape == mask.shape:
+        out, where = x.copy(), mask
+    else:
+        shape = np.broadcast_shapes(x.shape, mask.shape)
+        out, where = np.broadcast_to(x, shape).copy(), np.broadcast_to(mask, shape)
+    count = np.count_nonzero(where)
     if count > source.size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
     out[where] = source.reshape(-1)[:count]

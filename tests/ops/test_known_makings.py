@@ -249,3 +249,80 @@ def test_threads_draw_all_numbers_once() -> None:
         thread.join()
     wanted = [torch.rand(3).tolist() for _ in range(1500)]
     assert sorted(found) == sorted(wanted)
+
+
+OPTIONS = ({}, {"dtype": "float64"}, {"device": "cpu"}, {"dtype": "float32", "device": "cpu", "requires_grad": False})
+
+
+def by_name(lib: Any, options: dict[str, Any]) -> dict[str, Any]:
+    return {name: getattr(lib, x) if name == "dtype" else x for name, x in options.items()}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_makings_with_options(options: dict[str, Any]) -> None:
+    """The second call looks them up; what is done to a result does not reach the next one."""
+    for make in (
+        lambda lib, o: lib.full((2, 3), 1.5, **o), lambda lib, o: lib.full((), -0.0, **o),
+        lambda lib, o: lib.linspace(0, 2, 5, **o), lambda lib, o: lib.linspace(0, 2, 0, **o),
+        lambda lib, o: lib.linspace(lib.tensor(1.0), 2, 3, **o), lambda lib, o: lib.eye(3, **o),
+        lambda lib, o: lib.zeros((), **o), lambda lib, o: lib.ones([], **o), lambda lib, o: lib.zeros(0, 3, **o),
+        lambda lib, o: lib.ones(4).new_zeros((), **o), lambda lib, o: lib.arange(4, **o),
+        lambda lib, o: lib.scalar_tensor(2.5, **o), lambda lib, o: lib.scalar_tensor(True, **o),
+    ):  # fmt: skip
+        check(lambda lib: make(lib, by_name(lib, options)))  # noqa: B023
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_windows_and_progressions_with_options(options: dict[str, Any]) -> None:
+    """Their values may differ in the last bit."""
+    for make in (
+        lambda lib, o: lib.logspace(-2, 2, 5, **o), lambda lib, o: lib.logspace(0, lib.tensor(3.0), 4, 2.0, **o),
+        lambda lib, o: lib.hann_window(6, **o), lambda lib, o: lib.kaiser_window(5, False, 3.0, **o),
+        lambda lib, o: lib.signal.windows.kaiser(7, beta=12.0, sym=False, **o),
+        lambda lib, o: lib.signal.windows.gaussian(8, std=2.0, **o), lambda lib, o: lib.signal.windows.hann(0, **o),
+    ):  # fmt: skip
+        for _ in range(CALLS):
+            own, theirs = (make(lib, by_name(lib, options)) for lib in (jitgrad, torch))
+            assert str(own.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
+            assert own.tolist() == pytest.approx(theirs.tolist(), rel=1e-5, abs=1e-6)
+            own.detach().fill_(7)
+
+
+def test_the_layout_of_an_empty_tensor_is_made_again() -> None:
+    for _ in range(CALLS):
+        for size, order in (((2, 3, 4), (2, 0, 1)), ((2, 3), (0, 1)), ((0, 3), (1, 0)), ((), ())):
+            own, theirs = (lib.empty_permuted(size, order) for lib in (jitgrad, torch))
+            assert own.stride() == theirs.stride() and tuple(own.shape) == tuple(theirs.shape)
+            own.fill_(1)
+            assert own.tolist() == theirs.fill_(1).tolist()
+
+
+def test_what_requires_grad_is_a_new_leaf() -> None:
+    windows = jitgrad.signal.windows
+    for make in (lambda: jitgrad.full((2,), 1.0, requires_grad=True), lambda: windows.hann(4, requires_grad=True)):
+        first, second = make(), make()
+        first.sum().backward()
+        assert second.requires_grad and second.is_leaf and second.grad is None
+
+
+def test_numbers_that_are_equal_and_of_other_types_are_told_apart() -> None:
+    made = [jitgrad.full((2,), x, dtype=None) for x in (1, 1.0, True, 1, 1.0, True)]
+    assert [x.dtype for x in made] == [jitgrad.int64, jitgrad.float32, jitgrad.bool] * 2
+    zeros = [jitgrad.scalar_tensor(x) for x in (0.0, -0.0, 0.0, -0.0)]
+    assert [x.signbit().item() for x in zeros] == [False, True, False, True]
+    assert [jitgrad.full((1,), 2.0, dtype=d).dtype for d in (jitgrad.float64, None, jitgrad.int32)] == [
+        jitgrad.float64, jitgrad.float32, jitgrad.int32,
+    ]  # fmt: skip
+
+
+def test_the_default_dtype_and_device_of_makings_with_options() -> None:
+    assert jitgrad.logspace(0, 1, 2).dtype is jitgrad.float32
+    jitgrad.set_default_dtype(jitgrad.float64)
+    try:
+        assert jitgrad.logspace(0, 1, 2).dtype is jitgrad.signal.windows.hann(3).dtype is jitgrad.float64
+    finally:
+        jitgrad.set_default_dtype(jitgrad.float32)
+    with jitgrad.device("meta"):
+        assert jitgrad.logspace(0, 1, 2).device.type == jitgrad.full((2,), 1.0).device.type == "meta"
+    assert jitgrad.full((2,), 1.0, device="meta").device.type == "meta"
+    assert jitgrad.full((2,), 1.0, device="cpu").device.type == "cpu"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.functions.cosine_windows import cosine_sum, kaiser_bessel, sampled, triangle
+from jitgrad.functions.known_makings import made_again
 from jitgrad.layouts import strided
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
@@ -77,6 +78,7 @@ def _window(
     return sampled(shape, M, not sym, dtype, device, grad)
 
 
+@made_again
 def bartlett(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -84,6 +86,7 @@ def bartlett(
     return _window("bartlett", triangle, M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def blackman(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -91,6 +94,7 @@ def blackman(
     return _window("blackman", cosine_sum((0.42, 0.5, 0.08)), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def cosine(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -100,6 +104,7 @@ def cosine(
     return _by_index(lambda k: np.sin(np.pi * (k + 0.5) / max(total, 1)), M, dtype, device, requires_grad)
 
 
+@made_again
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -115,6 +120,7 @@ def exponential(
     return _by_index(lambda k: np.exp(-np.abs(k - middle) / tau), M, dtype, device, requires_grad)
 
 
+@made_again
 def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -136,6 +142,7 @@ def _by_index(values: Callable[[Any], Any], M: int, dtype: Any, device: Any, req
     return sampled(lambda t: values(index), M, False, dtype, device, requires_grad)
 
 
+@made_again
 def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -147,6 +154,7 @@ def kaiser(
     return _window("kaiser", kaiser_bessel(beta), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def hamming(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -154,6 +162,7 @@ def hamming(
     return _window("hamming", cosine_sum((0.54, 0.46)), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def hann(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -161,6 +170,7 @@ def hann(
     return _window("hann", cosine_sum((0.5, 0.5)), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def general_cosine(
     M: int, *, a: Iterable[float], sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -179,6 +189,7 @@ def general_cosine(
     return _window("general_cosine", cosine_sum(coefficients), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def general_hamming(
     M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -188,6 +199,7 @@ def general_hamming(
     return _window("general_hamming", cosine_sum((alpha, 1 - alpha)), M, sym, dtype, layout, device, requires_grad)
 
 
+@made_again
 def nuttall(
     M: int, *, sym: bool = True, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
