@@ -8,6 +8,7 @@ __all__ = ["WALK_MUTANTS"]
 
 _WALKS = "parity/test_walks.py"
 _VALUES = f"{_WALKS}::test_values_are_pytorch_s"
+_SPECIAL = "ops/test_special_kernels.py"
 _GAMMA = "ops/test_gamma_kernels.py::test_values_are_right_to_the_last_bits"
 _LAPACK = "ops/test_lapack.py"
 
@@ -46,6 +47,20 @@ WALK_MUTANTS = [
          "ops/test_gamma_kernels.py::test_ends_of_the_normal_distribution_and_of_bessel_functions"),
         ("gamma_formulas.py", "    out = x.eq(1.0).or_(x.eq(2.0)).where(0.0, out)\n", "",
          "ops/test_gamma_kernels.py::test_zeros_and_ends_are_exact"),
+        ("incomplete_gamma_formulas.py", "_UNIFORM_FROM = 12.0", "_UNIFORM_FROM = 2.0",
+         f"{_SPECIAL}::test_incomplete_gamma_functions"),
+        ("incomplete_gamma_formulas.py", "later * ((k + 1.0) * inverse)", "later * (k * inverse)",
+         f"{_SPECIAL}::test_incomplete_gamma_functions"),
+        ("zeta_formulas.py", "where(-1.0, s.like(1.0))", "where(1.0, s.like(1.0))",
+         f"{_SPECIAL}::test_zeta_and_polygamma"),
+        ("zeta_formulas.py", "k.lt(_LEAST_TERMS).or_(y.le(_FROM))", "y.le(_FROM)",
+         f"{_SPECIAL}::test_zeta_and_polygamma"),
+        ("bessel_formulas.py", "(minus, -plus) if order else (plus, minus)", "(plus, minus)",
+         f"{_SPECIAL}::test_functions_of_bessel_and_airy_are_right_to_the_last_bits"),
+        ("polynomial_formulas.py", "degree.gt(_MOST_TURNS + 1.0)", "degree.gt(math.inf)",
+         f"{_SPECIAL}::test_a_degree_that_takes_too_long_says_so"),
+        ("formula_arrays.py", "            left = left[goes_on]\n", "",
+         f"{_SPECIAL}::test_polynomials"),
         ("lapack.py", "config.num_threads if matrix >= _LARGE else 1", "config.num_threads",
          f"{_LAPACK}::test_a_matrix_that_is_not_large_is_factored_by_one_thread"),
         ("lapack.py", "            if not self.calls:\n                self.set(self.before)",

@@ -161,7 +161,7 @@ LATE_SIGNATURES: dict[str, str] = {
         "special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he "
         "special.laguerre_polynomial_l special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t "
         "special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v "
-        "special.shifted_chebyshev_polynomial_w": "Tensor x, Tensor n | Scalar x, Tensor n | Tensor x, Scalar n",
+        "special.shifted_chebyshev_polynomial_w": "Tensor x, Tensor n | Tensor x, Scalar n | Scalar x, Tensor n",
         "special.log_softmax": "Tensor input, int dim, *, dtype? dtype=None",
         "special.logit": "Tensor input, float? eps=None",
         "special.polygamma": "int n, Tensor input",

@@ -220,3 +220,59 @@ def test_chebyshev_polynomials_of_a_high_degree() -> None:
         wanted = [float(mpmath.cos(10**7 * mpmath.acos(mpmath.mpf(y)))) for y in x.tolist()]
     found = special.chebyshev_polynomial_t(x, jitgrad.tensor(1e7, dtype=jitgrad.float64)).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-8)
+
+
+def _of_pair(name: str) -> Callable[[Any, Any, Any], Any]:
+    if name.startswith("polygamma"):
+        return lambda lib, a, x: lib.polygamma(2, x)
+    return lambda lib, a, x: (getattr(lib, name, None) or getattr(lib.special, name))(a + 1.5, x)
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac", "zeta", "polygamma"])
+def test_first_and_second_derivatives(name: str) -> None:
+    """By the second operand: eagerly, compiled, and under transforms, of which PyTorch lacks some."""
+    rng, function = np.random.default_rng(11), _of_pair(name)
+    first, second = rng.uniform(0.5, 4, 6), rng.uniform(0.5, 4, 6)
+    a, x = jitgrad.tensor(first), jitgrad.tensor(second)
+    ta, tx = torch.tensor(first), torch.tensor(second)
+
+    def total(y: Any) -> Any:
+        return function(jitgrad, a, y).sum()
+
+    def theirs(y: Any) -> Any:
+        return function(torch, ta, y).sum()
+
+    slope = torch.func.grad(theirs)(tx).numpy()
+    curve = torch.func.jacrev(torch.func.grad(theirs))(tx).numpy()
+    step = jitgrad.compile(jitgrad.func.grad(total))
+    for _ in range(3):
+        np.testing.assert_allclose(step(x).numpy(), slope, rtol=1e-8)
+    np.testing.assert_allclose(jitgrad.func.grad(total)(x).numpy(), slope, rtol=1e-8)
+    np.testing.assert_allclose(jitgrad.func.hessian(total)(x).numpy(), curve, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(jitgrad.func.jvp(total, (x,), (x,))[1].item(), (slope * second).sum(), rtol=1e-8)
+    each = jitgrad.func.vmap(lambda p, y: function(jitgrad, p, y))(a, x)
+    np.testing.assert_allclose(each.numpy(), function(torch, ta, tx).numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*POLYNOMIALS, *BESSEL])
+def test_examples_of_vmap(name: str) -> None:
+    function, theirs = getattr(special, name), getattr(torch.special, name)
+    x = jitgrad.tensor([0.25, 0.5, 3.0], dtype=jitgrad.float64)
+    degree = (3,) if name in POLYNOMIALS else ()
+    found = jitgrad.func.vmap(lambda p: function(p, *degree))(x)
+    np.testing.assert_allclose(found.numpy(), theirs(torch.tensor(x.numpy()), *degree).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_dtypes(dtype: str) -> None:
+    rng = np.random.default_rng(12)
+    first, second = rng.uniform(0.1, 5, 30), rng.uniform(0.1, 5, 30)
+    ours = [jitgrad.tensor(x).to(getattr(jitgrad, dtype)) for x in (first, second)]
+    theirs = [torch.tensor(x).to(getattr(torch, dtype)) for x in (first, second)]
+    for name in ("igamma", "igammac", "polygamma"):
+        function = _of_pair(name)
+        step = jitgrad.compile(lambda a, x, f=function: f(jitgrad, a, x))
+        for found in (function(jitgrad, *ours), step(*ours), step(*ours)):
+            wanted = function(torch, *theirs)
+            assert found.dtype is getattr(jitgrad, dtype)
+            np.testing.assert_allclose(found.float().numpy(), wanted.float().numpy(), rtol=8e-3, atol=1e-6)
