@@ -25,7 +25,15 @@ from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_fits, check_width
 from jitgrad.ops.table import POINTWISE, Op, RuleContext
 from jitgrad.runtime.eager.device_ops import placement
-from jitgrad.runtime.eager.kernel import function_of, has_kernel, is_product, kernel_of, kernel_of_write, may_fuse
+from jitgrad.runtime.eager.kernel import (
+    array_maker,
+    function_of,
+    has_kernel,
+    is_product,
+    kernel_of,
+    kernel_of_write,
+    may_fuse,
+)
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
@@ -158,6 +166,15 @@ class EagerPlan:
                 # a kernel's numbers come as they are, and NumPy refuses an integer that does not fit, where it wraps
                 self.rule, self.into = rule_for(op, filter(None, self.context_avals)), None
             self.function = self._first_run
+        elif self._makes_nothing():
+            make, self.is_exact = array_maker(self.aval), True
+            self.function = self.rule = lambda *args: make()
+
+    def _makes_nothing(self) -> bool:
+        """Whether the result has no elements, and no value can be an error: there is nothing to compute."""
+        op = self.op
+        has_rule = self.is_plain and self.direct is None and op.lower is not None
+        return has_rule and not (self.aval.numel or op.checks_values or op.is_update)
 
     def _values(self) -> list[Aval]:
         """Of the tensor inputs, but for the mask of an operation that selects by one."""
