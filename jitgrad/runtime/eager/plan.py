@@ -167,7 +167,7 @@ class EagerPlan:
                 self.rule, self.into = rule_for(op, filter(None, self.context_avals)), None
             self.function = self._first_run
         elif self._makes_nothing():
-            make, self.is_exact = array_maker(self.aval), True
+            make = array_maker(self.aval)
             self.function = self.rule = lambda *args: make()
 
     def _makes_nothing(self) -> bool:
