@@ -25,7 +25,7 @@ _NN = (
     "recurrent shrinking transformer vision"
 )
 _FUNCTIONS = (
-    "adaptive bags best_of convolutions distances grids margin_losses normalizations padding_modes "
+    "adaptive bags convolutions distances grids margin_losses normalizations padding_modes "
     "pools resampling sliding windows"
 )
 LATE["what few models need"] = {"jitgrad.optim.lr_scheduler"} | {f"jitgrad.nn.{name}" for name in _NN.split()}

@@ -3,22 +3,22 @@
 Owns: ``adaptive_avg_pool1d`` and ``adaptive_max_pool1d`` to their three-dimensional forms.
 Must not know: modules.
 
-Part i of n of an extent E reads [floor(i E / n), ceil((i + 1) E / n)): see Note [Tables of positions].
+Part i of n of an extent E reads [floor(i E / n), ceil((i + 1) E / n)): see Note [Ranges].
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
+from jitgrad.door import door
 from jitgrad.dtypes import WHOLE, int64
-from jitgrad.functions.best_of import best_of_windows
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.windows import is_whole, read_windows, table_of
+from jitgrad.functions.windows import is_whole
 from jitgrad.ops.shapes import refuse, torch_dtype_name
-from jitgrad.runtime.eager.quiet import run_quietly
+from jitgrad.ops.table import OPS
+from jitgrad.ops.window_ranges import parts
 
 __all__ = [
     "adaptive_avg_pool",
@@ -33,14 +33,8 @@ __all__ = [
     "adaptive_max_pool3d_with_indices",
 ]
 
-
-def _parts(extent: int, out: int) -> tuple[Any, Any]:
-    """Positions [out, longest] of each part, its last one repeated; how many of them count [out]."""
-    i = run_quietly(np.arange, out)
-    first = i * extent // out
-    lengths = -((-(i + 1) * extent) // out) - first
-    taps = np.arange(max(int(lengths.max(initial=1)), 1))
-    return first[:, None] + np.minimum(taps[None, :], lengths[:, None] - 1), lengths
+_MAX = {dims: OPS[f"adaptive_max_pool{dims}d"] for dims in (1, 2, 3)}
+_AVG = {1: OPS["avg_pool1d"], 2: OPS["adaptive_avg_pool2d"], 3: OPS["adaptive_avg_pool3d"]}
 
 
 def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
@@ -70,7 +64,7 @@ def _sizes(name: str, x: Any, output_size: Any, dims: int) -> tuple[int, ...]:
     return found
 
 
-def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
+def adaptive_avg_pool(x: Any, sizes: tuple[int, ...]) -> Any:
     """Means over parts of the last dimensions, as many as there are ``sizes``; always memory of its own."""
     if not x.dtype.is_inexact and tuple(sizes) != tuple(x.shape[-len(sizes) :]):
         name = "mean" if set(sizes) == {1} else f"adaptive_avg_pool{len(sizes)}d"
@@ -80,23 +74,16 @@ def adaptive_avg_pool(x: Any, sizes: Sequence[int]) -> Any:
         return x.clone()
     if set(sizes) == {1}:
         return x.mean(tuple(range(-len(sizes), 0)), keepdim=True)
-    for axis, out in enumerate(sizes):
-        dim = x.ndim - len(sizes) + axis
-        extent = x.shape[dim]
-        if out == extent:
-            continue
-        if out and extent % out == 0:
-            shape = (*x.shape[:dim], out, extent // out, *x.shape[dim + 1 :])
-            x = x.reshape(shape).mean(dim + 1)
-            continue
-        positions, lengths = _parts(extent, out)
-        longest = positions.shape[1]
-        tail = (1,) * (x.ndim - dim - 1)
-        counted = np.arange(longest)[None, :] < lengths[:, None]
-        outside = table_of(~counted, x).reshape(out, longest, *tail) > 0
-        windows = read_windows(x, dim, positions).masked_fill(outside, 0.0)
-        x = windows.sum(dim + 1) / table_of(lengths, x).reshape(out, *tail)
-    return x
+    return door.apply(_AVG[len(sizes)], x, *_parts_of(x._aval.shape[x.ndim - len(sizes) :], sizes))
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(extents: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Any, Any]:
+    """(The parts of each dimension, what their sums are divided by), as ``ops.pooling`` takes them."""
+    windows = tuple(map(parts, extents, sizes))
+    if all(w.is_whole for w in windows):
+        return windows, math.prod(w.taps for w in windows)
+    return windows, tuple((0, extent) for extent in extents)
 
 
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
@@ -122,8 +109,7 @@ def _adaptive_max(name: str, x: Any, output_size: Any, dims: int) -> tuple[Any, 
     if 0 in sizes:
         nothing = x.narrow(-1, 0, 0).reshape(*x.shape[:-dims], *sizes)
         return nothing, nothing.detach().to(int64)
-    tables = [_parts(extent, out)[0] for extent, out in zip(x.shape[-dims:], sizes, strict=True)]
-    return best_of_windows(x, tables)
+    return door.apply(_MAX[dims], x, _parts_of(x._aval.shape[-dims:], sizes)[0])
 
 
 def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple[Any, Any]:

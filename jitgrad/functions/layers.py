@@ -16,7 +16,7 @@ from jitgrad.functions.dropouts import dropout
 from jitgrad.functions.joining import pad
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
-from jitgrad.functions.views import reshape, reshape_result
+from jitgrad.functions.views import reshape
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.batch_normalization import channel_shape
@@ -38,11 +38,11 @@ __all__ = [
     "scaled_dot_product_attention",
 ]
 
-_pools = LazyModule("jitgrad.functions.pools")
+_pools = LazyModule("jitgrad.functions.pool_windows")
 _LAYER_NORM, _LAYER_NORM_PLAIN = OPS["native_layer_norm"], OPS["native_layer_norm_plain"]
 _BATCH_NORM, _BATCH_NORM_PLAIN = OPS["native_batch_norm"], OPS["native_batch_norm_plain"]
 _BATCH_NORM_BY, _BATCH_NORM_BY_PLAIN = OPS["batch_norm_by"], OPS["batch_norm_by_plain"]
-_EMBEDDING, _CONV, _MAX_POOL, _AVG_POOL = OPS["embedding"], OPS["conv2d"], OPS["max_pool2d"], OPS["avg_pool2d"]
+_EMBEDDING, _CONV = OPS["embedding"], OPS["conv2d"]
 
 
 # --- normalisation ---
@@ -384,35 +384,6 @@ def _masked_attention(scores: Any, value: Any, mask: Any, dropout_p: float) -> A
 # --- convolution and pooling ---
 
 
-def _window(name: str, what: str, value: Any) -> tuple[int, int]:
-    """One number or two, of a pooling window."""
-    if not isinstance(value, int) and len(value) not in (1, 2):
-        raise RuntimeError(f"{name}: {what} must either be a single int, or a tuple of two ints")
-    return _pair(value)
-
-
-def is_unset(stride: Any) -> bool:
-    """Whether a pool's stride is that of its kernel: left out, or an empty list."""
-    return stride is None or (isinstance(stride, tuple | list) and not stride)
-
-
-def _windows(name: str, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, int], ...]:
-    kernel = _window(name, "kernel_size", kernel_size)
-    step = kernel if is_unset(stride) else _window(name, "stride", stride)
-    around = _window(name, "padding", padding)
-    if min(kernel) <= 0:
-        raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {list(kernel)}")
-    if 0 in step:
-        raise RuntimeError("stride should not be zero")
-    if min(around) < 0:
-        raise RuntimeError(f"pad must be non-negative, but got pad: {min(around)}")
-    return kernel, step, around
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[-1])
-
-
 def _same_padding(weight: Any, dilation: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Zeros before and after, per dimension: of an odd number one more comes after."""
     kernel = weight.shape[-2:]
@@ -526,15 +497,8 @@ def max_pool2d(
         ceil_mode: windows that begin inside count, though they end outside.
         return_indices: return positions in H * W too.
     """
-    if ceil_mode or not (dilation == 1 or _window("max_pool2d", "dilation", dilation) == (1, 1)):
-        found = _pools.max_pool_over("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
-        return found if return_indices else found[0]
-    if input.ndim == 3:
-        found = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, 1, False, True)
-        values, places = (reshape_result(x, x.shape[1:]) for x in found)
-        return (values, places) if return_indices else values
-    found = door.apply(_MAX_POOL, input, *_windows("max_pool2d", kernel_size, stride, padding))
-    return (found[0], found[1]) if return_indices else found[0]
+    found = _pools.max_pool_over("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
 
 
 def avg_pool2d(
@@ -558,10 +522,5 @@ def avg_pool2d(
     if not input.ndim:
         raise IndexError("Dimension specified as -3 but tensor has no dimensions")
     wrap_dim(-3, input.ndim)
-    if ceil_mode or not count_include_pad or divisor_override is not None or not input.dtype.is_floating_point:
-        options = (ceil_mode, count_include_pad, divisor_override)
-        return _pools.avg_pool_over("avg_pool2d", input, 2, kernel_size, stride, padding, *options)
-    if input.ndim == 3:
-        found = avg_pool2d(input.unsqueeze(0), kernel_size, stride, padding)
-        return reshape_result(found, found.shape[1:])
-    return door.apply(_AVG_POOL, input, *_windows("avg_pool2d", kernel_size, stride, padding))
+    options = (ceil_mode, count_include_pad, divisor_override)
+    return _pools.avg_pool_over("avg_pool2d", input, 2, kernel_size, stride, padding, *options)

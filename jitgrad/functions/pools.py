@@ -1,9 +1,7 @@
 """Pooling in one to three dimensions, with every option; its inverse.
 
-Owns: ``max_pool1d``, ``max_pool3d``, ``avg_pool1d``, ``avg_pool3d``, the general forms of ``max_pool2d`` and
-``avg_pool2d``, ``lp_pool1d``, ``max_unpool1d`` and their forms of more dimensions. Must not know: modules.
-
-Windows are read through tables: see Note [Tables of positions].
+Owns: ``max_pool1d``, ``max_pool3d``, ``avg_pool1d``, ``avg_pool3d``, ``lp_pool1d``, ``max_unpool1d`` and their forms
+of more dimensions. Must not know: modules, where windows lie.
 """
 
 from __future__ import annotations
@@ -11,23 +9,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE, int64
-from jitgrad.functions.best_of import best_of_windows
-from jitgrad.functions.joining import pad
-from jitgrad.functions.layers import avg_pool2d, is_unset, max_pool2d
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
+from jitgrad.functions.layers import max_pool2d
 from jitgrad.functions.outputs import takes_out
-from jitgrad.functions.pointwise import div, relu
+from jitgrad.functions.pointwise import relu
+from jitgrad.functions.pool_windows import avg_pool_over, max_pool_over
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.views import reshape_result
-from jitgrad.functions.windows import each, read_windows, table_of, window_positions
+from jitgrad.functions.windows import each
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 
 __all__ = [
     "avg_pool1d",
     "avg_pool3d",
-    "avg_pool_over",
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
@@ -36,85 +30,13 @@ __all__ = [
     "max_pool2d_with_indices",
     "max_pool3d",
     "max_pool3d_with_indices",
-    "max_pool_over",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
 ]
 
 
-class _Windows:
-    """Where the windows of one call lie."""
-
-    def __init__(
-        self, name: str, x: Any, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-    ) -> None:
-        if x.ndim not in (dims + 1, dims + 2):
-            raise RuntimeError(f"{name}() Expected {dims + 1}D or {dims + 2}D input tensor, but got {list(x.shape)}")
-        self.kernel = each(f"{name}: kernel_size", kernel, dims)
-        self.stride = self.kernel if is_unset(stride) else each(f"{name}: stride", stride, dims)
-        self.padding, self.dilation = each(f"{name}: padding", padding, dims), each(f"{name}: dilation", dilation, dims)
-        self.extents = tuple(x.shape[-dims:])
-        if min(self.kernel) <= 0:
-            raise RuntimeError(f"{name}() kernel size must be greater than zero, but got {list(self.kernel)}")
-        if min(self.dilation) <= 0:
-            raise RuntimeError(f"{name}() dilation must be greater than zero, but got {list(self.dilation)}")
-        if 0 in self.stride:
-            raise RuntimeError("stride should not be zero")
-        if min(self.stride) < 0:
-            raise RuntimeError(f"stride should be greater than zero, but got {list(self.stride)}")
-        rows = zip(self.extents, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        self.counts = tuple(_count(*row, ceil_mode) for row in rows)
-        for k, p, d in zip(self.kernel, self.padding, self.dilation, strict=True):
-            if p < 0:
-                raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
-            if 2 * p > d * (k - 1) + 1:
-                raise RuntimeError(
-                    f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and "
-                    f"dilation={d}"
-                )
-        if min(self.counts) <= 0:
-            raise RuntimeError(
-                f"Given input size: ({'x'.join(map(str, x.shape[-dims - 1 :]))}). Calculated output size: "
-                f"({'x'.join(map(str, (x.shape[-dims - 1], *self.counts)))}). Output size is too small"
-            )
-
-    def positions(self, axis: int, start: int) -> Any:
-        return window_positions(self.counts[axis], self.kernel[axis], self.stride[axis], self.dilation[axis], start)
-
-
-def _count(extent: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """How many windows there are; with ``ceil_mode`` a last one may lie partly outside, but must begin inside."""
-    room = extent + 2 * padding - dilation * (kernel - 1) - 1
-    if not ceil_mode:
-        return room // stride + 1
-    found = -(-room // stride) + 1
-    return found - 1 if (found - 1) * stride >= extent + padding else found
-
-
 # --- max ---
-
-
-def max_pool_over(
-    name: str,
-    x: Any,
-    dims: int,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> tuple[Any, Any]:
-    """The largest element of each window of the last dimensions, and its position in them, flattened."""
-    windows = _Windows(name, x, dims, kernel_size, stride, padding, dilation, ceil_mode)
-    tables = []
-    for axis, extent in enumerate(windows.extents):
-        table = windows.positions(axis, -windows.padding[axis])
-        inside = (table >= 0) & (table < extent)
-        # what lies outside sees the window's first element again, so that it never wins
-        first = np.take_along_axis(table, inside.argmax(1)[:, None], 1)
-        tables.append(np.clip(np.where(inside, table, first), 0, extent - 1))
-    return best_of_windows(x, tables)
 
 
 def max_pool1d_with_indices(
@@ -150,25 +72,8 @@ def max_pool1d(
     Raises:
         RuntimeError: for another rank, or windows that do not fit.
     """
-    rows = None if ceil_mode or dilation != 1 else _rows(input, kernel_size, stride, padding)
-    if rows is None:
-        found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return found if return_indices else found[0]
-    found = max_pool2d(input.unsqueeze(-2), *rows, 1, False, return_indices)
-    return (found[0].squeeze(-2), found[1].squeeze(-2)) if return_indices else found.squeeze(-2)
-
-
-def _rows(x: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any] | None:
-    """(kernel, stride, padding) of the windows of (N, C, L) as windows of (N, C, 1, L), which are one operation.
-
-    None: they are not plain, or something may have to be refused.
-    """
-    stride = kernel if is_unset(stride) else stride
-    if x.ndim != 3 or not x.dtype.is_floating_point or not type(kernel) is type(stride) is type(padding) is int:
-        return None
-    if kernel < 1 or stride < 1 or not 0 <= 2 * padding <= kernel or x._aval.shape[2] + 2 * padding < kernel:
-        return None
-    return (1, kernel), (1, stride), (0, padding)
+    found = max_pool_over("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
 
 
 def max_pool2d_with_indices(
@@ -215,49 +120,6 @@ def max_pool3d(
 
 # --- average ---
 
-_NOT_LONG = tuple(dtype for dtype in WHOLE if dtype is not int64)
-
-
-def avg_pool_over(
-    name: str,
-    x: Any,
-    dims: int,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """The mean of each window of the last dimensions."""
-    if divisor_override == 0:
-        raise RuntimeError("divisor must be not zero")
-    refuse("avg_pool3d_out_frame" if dims == 3 else "avg_pool2d", x, (*_NOT_LONG, *(HALVES if dims == 3 else ())))
-    windows = _Windows(name, x, dims, kernel_size, stride, padding, 1, ceil_mode)
-    rows = list(zip(windows.extents, windows.counts, windows.kernel, windows.stride, windows.padding, strict=True))
-    widths: list[int] = []
-    for extent, count, kernel, step, around in reversed(rows):
-        widths += [around, max(0, (count - 1) * step + kernel - extent - around)]
-    x = pad(x, widths)
-    lead = x.ndim - dims
-    for axis in range(dims):
-        x = read_windows(x, lead + axis, windows.positions(axis, 0)).sum(lead + axis + 1)
-    if divisor_override is not None:
-        return _divided(x, divisor_override)
-    sizes = np.ones((1,) * dims)
-    for axis, (extent, count, kernel, step, around) in enumerate(rows):
-        start = np.arange(count) * step - around
-        end = np.minimum(start + kernel, extent + around)
-        if not count_include_pad:
-            start, end = np.maximum(start, 0), np.minimum(end, extent)
-        sizes = sizes * (end - start).reshape((-1,) + (1,) * (dims - axis - 1))
-    return _divided(x, table_of(sizes, x).reshape(windows.counts))
-
-
-def _divided(x: Any, count: Any) -> Any:
-    """Sums as means; of integers, rounded towards 0."""
-    return x / count if x.dtype.is_floating_point else div(x, count, rounding_mode="trunc")
-
 
 def avg_pool1d(
     input: Any,
@@ -278,9 +140,6 @@ def avg_pool1d(
     Raises:
         RuntimeError: for another rank, or windows that do not fit.
     """
-    rows = None if ceil_mode or not count_include_pad else _rows(input, kernel_size, stride, padding)
-    if rows is not None:
-        return avg_pool2d(input.unsqueeze(-2), *rows).squeeze(-2)
     return avg_pool_over("avg_pool1d", input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 

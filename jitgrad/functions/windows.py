@@ -158,6 +158,9 @@ def is_whole(x: Any) -> bool:
     return isinstance(x, int | np.integer)
 
 
+_WORDS = {1: "one", 2: "two", 3: "three"}
+
+
 def each_number(name: str, value: Any, count: int) -> tuple[Any, ...]:
     """``each`` of numbers of any kind."""
     for one in value if isinstance(value, list | tuple) else (value,):
@@ -171,5 +174,5 @@ def each_number(name: str, value: Any, count: int) -> tuple[Any, ...]:
     if len(value) == 1:
         return (value[0],) * count
     if len(value) != count:
-        raise RuntimeError(f"{name} must either be a single int, or a tuple of {count} ints")
+        raise RuntimeError(f"{name} must either be a single int, or a tuple of {_WORDS[count]} ints")
     return tuple(value)

@@ -18,7 +18,6 @@ from jitgrad.ops import (
     normalization,
     optimizers,
     pointwise,
-    pooling,
     powers,
     reductions,
     scatter_reduce,
@@ -49,7 +48,6 @@ __all__ = [
     "normalization",
     "optimizers",
     "pointwise",
-    "pooling",
     "powers",
     "reductions",
     "scatter_reduce",
@@ -88,6 +86,9 @@ _LATE = {
     "linalg_qr lu_permutation",
     "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
     "linalg_solve_triangular",
+    "pooling": "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
+    "avg_pool1d avg_pool2d avg_pool3d avg_pool_backward max_pool1d max_pool2d max_pool3d max_pool_backward "
+    "max_pool_read",
     "recurrent_cells": "_gru_cell _gru_cell_backward _lstm_cell _lstm_cell_backward",
     "scans": "cummax cummin cumprod logcumsumexp",
 }

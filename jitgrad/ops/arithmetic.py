@@ -31,7 +31,7 @@ from jitgrad.ops.shapes import (
 )
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["binary_aval"]
+__all__ = ["binary_aval", "lower_trunc_divide", "np_trunc_divide"]
 
 def _no_bools_aval(name: str, kernel: str) -> Any:
     """A binary shape rule that refuses two bools, naming PyTorch's kernel."""
@@ -239,14 +239,14 @@ def _zero_rule(c: RuleContext, g: Any) -> Any:
     return call("zeros_like", g)
 
 
-def _np_trunc_divide(x: Any, y: Any) -> Any:
+def np_trunc_divide(x: Any, y: Any) -> Any:
     if any(np.asarray(v).dtype.kind == "f" for v in (x, y)):
         return np.trunc(x / y)
     quotient = np.floor_divide(x, y)
     return quotient + ((quotient < 0) & (quotient * y != x))
 
 
-def _lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
+def lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
     if x.dtype.category is FLOATING:
         return b.trunc(b.div(x, y))
     y = _checked_divisor(b, y)
@@ -283,8 +283,8 @@ for _name, _rule in (("floor_divide", _no_floor_divide_rule), ("div_floor", _zer
     )
 _define_binary(
     "div_trunc",
-    _nonzero(_np_trunc_divide),
-    _lower_trunc_divide,
+    _nonzero(np_trunc_divide),
+    lower_trunc_divide,
     [Vjp(_zero_rule)] * 2,
     checks_values=True,
     node_names=("DivBackward2", {}),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["Geometry", "add_windows", "pad_2d", "window_2d"]
+__all__ = ["Geometry", "add_windows", "pad_last", "window_slice"]
 
 _products = LazyModule("jitgrad.ops.convolution_products")
 
@@ -92,45 +93,50 @@ def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, gr
 # --- the primitives' half ---
 
 
-def pad_2d(b: Any, x: Any, padding: Pair, value: float = 0.0) -> Any:
-    """Pad the last two dimensions."""
-    lo = [0] * (len(x.shape) - 2) + list(padding)
-    return b.pad(x, lo, lo, value)
+def pad_last(b: Any, x: Any, before: Sequence[int], behind: Sequence[int], value: float = 0.0) -> Any:
+    """Pad the last dimensions."""
+    lead = [0] * (len(x.shape) - len(before))
+    return b.pad(x, [*lead, *before], [*lead, *behind], value)
 
 
-def window_2d(b: Any, x: Any, at: Pair, out: Pair, stride: Pair) -> Any:
-    """The elements that offset ``at`` of every window sees: a strided slice of the last two dimensions."""
-    lead = len(x.shape) - 2
+def window_slice(b: Any, x: Any, at: Ints, out: Ints, stride: Ints) -> Any:
+    """The elements that offset ``at`` of every window sees: a strided slice of the last dimensions."""
+    lead = len(x.shape) - len(at)
     starts = [0] * lead + list(at)
     stops = list(x.shape[:lead]) + [a + (n - 1) * s + 1 for a, n, s in zip(at, out, stride, strict=True)]
     return b.slice(x, starts, stops, [1] * lead + list(stride))
 
 
-def add_windows(b: Any, taps: list[Any], offsets: list[Pair], full: Pair, stride: Pair) -> Any:
-    """The sum of ``taps`` [N, C, OH, OW], each where its offset of every window saw an element of [N, C, *full].
+def add_windows(b: Any, taps: list[Any], offsets: Sequence[Ints], full: Ints, stride: Ints) -> Any:
+    """The sum of ``taps`` [*, *out], each where its offset of every window saw an element of [*, *full].
 
     With strides, positions that are equal modulo the stride see the same offsets: each such phase is a sum of shifted
     taps, and the phases are put side by side. Example: with stride 2, even rows see the even offsets only.
     """
-    n, c, *out = taps[0].shape
+    dims = len(full)
+    lead, out = taps[0].shape[:-dims], taps[0].shape[-dims:]
     count = [-(-size // step) for size, step in zip(full, stride, strict=True)]
 
-    def phase(row: int, column: int) -> Any:
+    def phase(which: Ints) -> Any:
         total = None
         for tap, at in zip(taps, offsets, strict=True):
-            if (at[0] % stride[0], at[1] % stride[1]) == (row, column):
+            if tuple(a % s for a, s in zip(at, stride, strict=True)) == which:
                 lo = [a // s for a, s in zip(at, stride, strict=True)]
                 hi = [size - first - o for size, first, o in zip(count, lo, out, strict=True)]
-                placed = b.pad(tap, [0, 0, *lo], [0, 0, *hi])
+                placed = pad_last(b, tap, lo, hi)
                 total = placed if total is None else b.add(total, placed)
-        return b.const(0.0, taps[0].dtype, (n, c, *count)) if total is None else total
+        return b.const(0, taps[0].dtype, (*lead, *count)) if total is None else total
 
-    if stride == (1, 1):
-        return phase(0, 0)
-    shape = (n, c, count[0], 1, count[1], 1)
-    rows = [b.cat([b.reshape(phase(i, j), shape) for j in range(stride[1])], 5) for i in range(stride[0])]
-    whole = b.reshape(b.cat(rows, 3), (n, c, count[0] * stride[0], count[1] * stride[1]))
-    return b.slice(whole, [0] * 4, [n, c, *full], [1] * 4)
+    def side_by_side(which: Ints) -> Any:
+        """All phases that begin with ``which``: [*, count, phases, ..]."""
+        dim = len(which)
+        if dim == dims:
+            return b.reshape(phase(which), (*lead, *itertools.chain(*((n, 1) for n in count))))
+        found = [side_by_side((*which, i)) for i in range(stride[dim])]
+        return found[0] if len(found) == 1 else b.cat(found, len(lead) + 2 * dim + 1)
+
+    whole = b.reshape(side_by_side(()), (*lead, *(n * s for n, s in zip(count, stride, strict=True))))
+    return b.slice(whole, [0] * len(whole.shape), [*lead, *full], [1] * len(whole.shape))
 
 
 def _offsets(geo: Geometry, dilation: Ints) -> list[Any]:
@@ -172,7 +178,7 @@ def _taps(
 ) -> list[Any]:  # fmt: skip
     """Per offset, what it sees: [N, G, planes per group, *out]."""
     shape = (geo.n, geo.groups, padded.shape[1] // geo.groups, *out)
-    return [b.reshape(window_2d(b, padded, at, out, stride), shape) for at in offsets]
+    return [b.reshape(window_slice(b, padded, at, out, stride), shape) for at in offsets]
 
 
 def _weights(b: Any, w: Any, geo: Geometry) -> list[Any]:
@@ -193,7 +199,7 @@ def _sum_of_products(b: Any, xs: list[Any], ys: list[Any]) -> Any:
 
 
 def _lower_depthwise(b: Any, x: Any, w: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    taps = _taps(b, pad_2d(b, x, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
+    taps = _taps(b, pad_last(b, x, padding, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
     return b.reshape(_sum_of_products(b, taps, _weights(b, w, geo)), (geo.n, geo.o, *geo.out))
 
 
@@ -204,7 +210,8 @@ def _lower_depthwise_input(
     if stride == (1, 1) and _reaches_all(geo, padding, dilation):
         # windows over the padded gradient, from their other end
         last = (dilation[0] * (geo.kernel[0] - 1), dilation[1] * (geo.kernel[1] - 1))
-        padded = pad_2d(b, g, (last[0] - padding[0], last[1] - padding[1]))
+        around = (last[0] - padding[0], last[1] - padding[1])
+        padded = pad_last(b, g, around, around)
         offsets = [(last[0] - i, last[1] - j) for i, j in _offsets(geo, dilation)]
         total = _sum_of_products(b, _taps(b, padded, geo, _pair(geo.image), stride, offsets), weights)
         return b.reshape(b.sum(total, (2,)), (geo.n, geo.c, *geo.image))
@@ -222,7 +229,7 @@ def _reaches_all(geo: Geometry, padding: Pair, dilation: Pair) -> bool:
 def _lower_depthwise_weight(
     b: Any, x: Any, g: Any, geo: Geometry, stride: Pair, padding: Pair, dilation: Pair
 ) -> Any:  # fmt: skip
-    taps = _taps(b, pad_2d(b, x, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
+    taps = _taps(b, pad_last(b, x, padding, padding), geo, _pair(geo.out), stride, _offsets(geo, dilation))
     planes = b.reshape(g, (geo.n, geo.groups, geo.o // geo.groups, *geo.out))
     sums = [b.reshape(b.sum(b.mul(tap, planes), (0, 3, 4)), (geo.o, 1, 1)) for tap in taps]
     return b.reshape(b.cat(sums, 2), (geo.o, 1, *geo.kernel))

@@ -172,7 +172,7 @@ def _at_indices(use: Use) -> tuple[Any, ...]:
 
 
 def _max_pool(use: Use) -> tuple[Any, ...]:
-    return call("max_pool2d_read", use.tangents[0], use.outs[1], *use.params), None
+    return call("max_pool_read", use.tangents[0], use.outs[1], *use.params), None
 
 
 def _nll(use: Use) -> tuple[Any, ...]:
@@ -320,13 +320,14 @@ def _elementwise(use: Use) -> tuple[Any, ...]:
 _LINEAR = """
 trace squeeze_dim squeeze_dims
 alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice split split_with_sizes unbind diagonal
-unfold clone contiguous _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool2d
-avg_pool2d_backward slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
+unfold clone contiguous _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool1d
+avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool_backward
+slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
 as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter diagonal_scatter
 _fft_c2c _fft_r2c _fft_c2r fft_r2c_backward fft_c2r_backward
 """
 _FIRST_IS_LINEAR = (
-    "gather take masked_select index_select embedding max_pool2d_backward max_pool2d_read masked_scatter_backward "
+    "gather take masked_select index_select embedding max_pool_backward max_pool_read masked_scatter_backward "
     + " ".join(f"index{k} index_backward{k}" for k in range(1, MAX_INDICES + 1))
 )
 _FIRST_TWO_ARE_LINEAR = " ".join(f"index_put{k} index_put_accumulate{k}" for k in range(1, MAX_INDICES + 1))
@@ -346,7 +347,7 @@ _KINDS: tuple[tuple[str, Jvp], ...] = (
     (_LOSSES, _loss),
     ("_log_softmax", _log_softmax),
     ("max_dim min_dim sort topk kthvalue median_dim nanmedian_dim mode cummax cummin", _at_indices),
-    ("max_pool2d", _max_pool),
+    (" ".join(f"{form}max_pool{n}d" for form in ("", "adaptive_") for n in (1, 2, 3)), _max_pool),
     ("nll_loss nll_loss_weighted", _nll),
     ("constant_pad", _pad),
     ("addmm", _addmm),

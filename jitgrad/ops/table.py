@@ -224,7 +224,10 @@ linalg_solve_triangular
 """
 """What LAPACK writes: the columns of each matrix one after another, whatever the operands' strides."""
 
-_IN_FORMAT = "conv2d conv2d_input conv2d_weight max_pool2d max_pool2d_read max_pool2d_backward avg_pool2d"
+_IN_FORMAT = """
+conv2d conv2d_input conv2d_weight max_pool2d max_pool3d max_pool_read max_pool_backward avg_pool2d
+adaptive_max_pool2d adaptive_avg_pool2d adaptive_avg_pool3d
+"""
 """Channels last where an operand is, else row-major."""
 
 
@@ -304,7 +307,8 @@ _REFUSED: dict[str, tuple[str, tuple[DType, ...]]] = {
     "div_trunc": ("div_trunc_cpu", _NO_BOOL),
     "clamp_tensor": ("clamp_cpu", _NO_BOOL),
     "conv2d": ("slow_conv2d_cpu", _NO_BOOL),
-    "avg_pool2d": ("avg_pool2d", _ONLY_LONG),
+    **dict.fromkeys(("avg_pool1d", "avg_pool2d"), ("avg_pool2d", _ONLY_LONG)),
+    "avg_pool3d": ("avg_pool3d_out_frame", (*_ONLY_LONG, *HALVES)),
 }
 """Operation -> PyTorch's kernel, and the dtypes of a result that it cannot have."""
 

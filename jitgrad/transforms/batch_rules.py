@@ -257,8 +257,8 @@ def _conv2d(use: BatchUse) -> Any:
 
 
 def _pool(use: BatchUse) -> Any:
-    outs = use.apply((_folded(use.values[0]),))
-    return [y.reshape((use.size, *use.outs[0].shape)) for y in (outs if isinstance(outs, tuple) else (outs,))]
+    """All dimensions before those that are pooled are kept, however many there are."""
+    return use.apply([use.whole(i) for i in range(len(use.values))])
 
 
 # --- gathering ---
@@ -405,7 +405,9 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("linear linear_nobias", _linear),
     ("addmm", _addmm),
     ("conv2d", _conv2d),
-    ("max_pool2d avg_pool2d", _pool),
+    ("max_pool_backward max_pool_read avg_pool_backward", _pool),
+    (" ".join(f"{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_max") for n in (1, 2, 3)), _pool),
+    ("adaptive_avg_pool2d adaptive_avg_pool3d", _pool),
     ("gather scatter_add scatter_reduce", _gather),
     ("index_select", _index_select),
     ("embedding", _embedding),

@@ -15,6 +15,7 @@ from jitgrad.dtypes import bool_, float32, float64, int64
 from jitgrad.elementwise.evaluation import Family
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
+from jitgrad.ops.window_ranges import parts, sliding
 
 __all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 
@@ -807,11 +808,62 @@ def _channel_norms() -> dict[str, list[Sample]]:
     }
 
 
+def _pools() -> dict[str, list[Sample]]:
+    """Pools of one to three dimensions, with windows of few elements, of many, and of different lengths."""
+    found: dict[str, list[Sample]] = {}
+    for dims in (1, 2, 3):
+        shape, sizes = (6, 5, 4)[:dims], (4, 3, 3)[:dims]
+        x, long = f(2, 3, *shape), f(2, 3, 50, *shape[1:])
+        tiled = tuple(sliding(n, n // 2, 2, 2) for n in shape)
+        reaching = tuple(sliding(n, 3, 3, 2, 1, d) for n, d in zip(shape, (2, 1, 1), strict=False))
+        alike = tuple(sliding(n, -(-n // 2), 3, 2, 1) for n in shape)
+        large = (sliding(50, 3, 20, 15), *alike[1:])
+        adaptive = tuple(map(parts, shape, sizes))
+        kernels = {"kernel_size": (20, *[3] * (dims - 1)), "stride": (15, *[2] * (dims - 1))}
+        kernels["padding"] = (0, *[1] * (dims - 1))
+        found[f"max_pool{dims}d"] = [
+            Sample((x,), (tiled,), _pool_of(f"max_pool{dims}d", kernel_size=2, return_indices=True)),
+            Sample(
+                (x,),
+                (reaching,),
+                _pool_of(
+                    f"max_pool{dims}d", kernel_size=3, stride=2, padding=1, dilation=(2, 1, 1)[:dims], ceil_mode=True,
+                    return_indices=True,
+                ),
+            ),
+            Sample((long,), (large,), _pool_of(f"max_pool{dims}d", **kernels, return_indices=True)),
+        ]  # fmt: skip
+        found[f"avg_pool{dims}d"] = [
+            Sample((x,), (tiled, 2**dims), _pool_of(f"avg_pool{dims}d", kernel_size=2)),
+            Sample(
+                (x,),
+                (alike, tuple((0, n) for n in shape)),
+                _pool_of(f"avg_pool{dims}d", kernel_size=3, stride=2, padding=1, count_include_pad=False),
+            ),
+            Sample((long,), (large, 20 * 3 ** (dims - 1)), _pool_of(f"avg_pool{dims}d", **kernels)),
+        ]
+        found[f"adaptive_max_pool{dims}d"] = [
+            Sample((x,), (adaptive,), _pool_of(f"adaptive_max_pool{dims}d", output_size=sizes, return_indices=True))
+        ]
+        if dims > 1:
+            found[f"adaptive_avg_pool{dims}d"] = [
+                Sample(
+                    (x,),
+                    (adaptive, tuple((0, n) for n in shape)),
+                    _pool_of(f"adaptive_avg_pool{dims}d", output_size=sizes),
+                )
+            ]
+    return found
+
+
+def _pool_of(name: str, **options: Any) -> Callable[..., Any]:
+    return lambda t, x: getattr(t.nn.functional, name)(x, **options)
+
+
 def _layers() -> dict[str, list[Sample]]:
     conv, geometry = (lambda t, x, w: t.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)), ((2, 1), (1, 2), (1, 2), 2)
     depthwise = ((2, 1), (1, 1), (1, 1), 3)
-    pool, windows = ((3, 2), (2, 2), (1, 1)), f(2, 3, 6, 5)
-    tiled = ((2, 2), (2, 2), (0, 0))
+    pool, windows = (sliding(6, 3, 3, 2, 1), sliding(5, 3, 2, 2, 1)), f(2, 3, 6, 5)
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
     adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
@@ -843,25 +895,22 @@ def _layers() -> dict[str, list[Sample]]:
         ],
         "conv2d_input": [Sample((f(2, 6, 3, 9), f(6, 2, 3, 2)), ((2, 4, 6, 7), *geometry))],
         "conv2d_weight": [Sample((f(2, 4, 6, 7), f(2, 6, 3, 9)), ((6, 2, 3, 2), *geometry))],
-        "max_pool2d": [
-            Sample((windows,), tiled, lambda t, x: t.nn.functional.max_pool2d(x, *tiled, return_indices=True)),
-            Sample((windows,), pool, lambda t, x: t.nn.functional.max_pool2d(x, *pool, return_indices=True)),
-        ],
-        "max_pool2d_backward": [
+        **_pools(),
+        "max_pool_backward": [
             Sample(
                 (
                     f(2, 3, 3, 3),
                     np.asarray([[[5 * (2 * i) + 2 * j for j in range(3)] for i in range(3)]] * 6).reshape(2, 3, 3, 3),
                 ),
-                ((2, 3, 6, 5), *pool),
+                (pool,),
             )
         ],
-        "max_pool2d_read": [Sample((windows, at), pool)],
-        "avg_pool2d": [
-            Sample((windows,), tiled, lambda t, x: t.nn.functional.avg_pool2d(x, *tiled)),
-            Sample((windows,), pool, lambda t, x: t.nn.functional.avg_pool2d(x, *pool)),
+        "max_pool_read": [Sample((windows, at), (pool,))],
+        "avg_pool_backward": [
+            Sample((f(2, 3, 3, 3),), (pool, 6)),
+            Sample((f(2, 3, 4, 3),), ((parts(6, 4), parts(5, 3)), ((0, 6), (0, 5)))),
+            Sample((f(2, 3, 3),), ((sliding(40, 3, 20, 10),), 20)),
         ],
-        "avg_pool2d_backward": [Sample((f(2, 3, 3, 3),), ((2, 3, 6, 5), *pool))],
         "_sgd_update": [Sample((*state[:2], 0.1), (0.01, True))],
         "_sgd_update_scheduled": [Sample((*state[:2], 0.1, 0.01), (True,))],
         "_sgd_momentum_update": [

@@ -24,7 +24,7 @@ HOSTILE = {
 }  # fmt: skip
 INTERNAL = "only derivatives and functions that have looked at the values use it"
 UNCHECKED = {
-    **dict.fromkeys(["_ctc_loss_backward", "masked_select", "max_pool2d_backward", "max_pool2d_read"], INTERNAL),
+    **dict.fromkeys(["_ctc_loss_backward", "masked_select", "max_pool_backward", "max_pool_read"], INTERNAL),
     **{f"index_backward{k}": INTERNAL for k in range(1, 7)},
 }
 

@@ -313,6 +313,10 @@ class Builder:
         return self.make("sort", (x,), params, shape, x.dtype), self.make("argsort", (x,), params, shape, int64)
 
     # the rest
+    def copy(self, x: Value) -> Value:
+        """``x`` in memory of its own: who reads it does not compute it again."""
+        return self.make("copy", (x,), (), x.shape, x.dtype)
+
     def matmul(self, x: Value, y: Value) -> Value:
         """[..., M, K] @ [..., K, N] with broadcast batches; both at least rank 2."""
         batch = broadcast_shape(x.shape[:-2], y.shape[:-2])

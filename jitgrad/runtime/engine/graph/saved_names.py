@@ -42,7 +42,7 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "masked_fill": {1: "mask"},
     "masked_scatter": {1: "mask"},
     "max_dim": {"out1": "indices"},
-    "max_pool2d": {"out1": "result1"},
+    **{f"{kind}max_pool{n}d": {"out1": "result1"} for kind in ("", "adaptive_") for n in (1, 2, 3)},
     "min_dim": {"out1": "indices"},
     "mm": {1: "mat2"},
     "mv": {1: "vec"},
