@@ -7,22 +7,23 @@ Source: Jaderberg et al., "Spatial Transformer Networks", 2015.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
-from jitgrad.functions import pointwise
+from jitgrad.door import door
+from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.resampling import cubic_weights
 from jitgrad.functions.windows import table_of
 from jitgrad.ops.shapes import check_same_dtype, refuse
+from jitgrad.ops.table import OPS
 
 __all__ = ["affine_grid", "grid_sample"]
+
+_SAMPLERS = {dims: OPS[f"grid_sampler_{dims}d"] for dims in (2, 3)}
 
 
 def _aligned(align_corners: bool | None) -> bool:
@@ -114,81 +115,6 @@ def grid_sample(
         )
     refuse(f"grid_sampler_{dims}d_cpu_kernel_impl", input, (*WHOLE, *COMPLEX_DTYPES))
     check_same_dtype("grid_sampler", input, grid)
-    if mode == "bicubic":
-        if dims != 2:
-            raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-        return _cubic_sample(input, grid, padding_mode, is_aligned)
-    places = [
-        _inside(_scaled(grid.select(-1, dims - 1 - axis), extent, is_aligned), extent, padding_mode, is_aligned)
-        for axis, extent in enumerate(input.shape[2:])
-    ]
-    if mode == "nearest":
-        nothing = grid.sum(-1).unsqueeze(1)  # the grid takes part: its gradient is zero
-        nothing = nothing.masked_fill((nothing == nothing).logical_or(nothing != nothing), 0.0)
-        return _picked(input, [at.detach().round() for at in places]) + nothing
-    lows = [at.detach().floor() for at in places]
-    total: Any = None
-    for corner in itertools.product((0, 1), repeat=dims):
-        weight: Any = None
-        for at, low, step in zip(places, lows, corner, strict=True):
-            part = at - low if step else 1 - (at - low)
-            weight = part if weight is None else weight * part
-        term = _picked(input, [low + step for low, step in zip(lows, corner, strict=True)]) * weight.unsqueeze(1)
-        total = term if total is None else total + term
-    return total
-
-
-def _cubic_sample(input: Any, grid: Any, padding_mode: str, is_aligned: bool) -> Any:
-    """Sixteen elements around each position; the mode moves each of them into the input."""
-    axes = []
-    for axis, extent in enumerate(input.shape[2:]):
-        at = _scaled(grid.select(-1, 1 - axis), extent, is_aligned)
-        low = at.detach().floor()
-        taps = [_inside(low + step, extent, padding_mode, is_aligned) for step in (-1, 0, 1, 2)]
-        axes.append(list(zip(taps, cubic_weights(at - low), strict=True)))
-    total: Any = None
-    for row, row_weight in axes[0]:
-        line: Any = None
-        for column, weight in axes[1]:
-            term = _picked(input, [row, column]) * weight.unsqueeze(1)
-            line = term if line is None else line + term
-        line = line * row_weight.unsqueeze(1)
-        total = line if total is None else total + line
-    return total
-
-
-def _scaled(at: Any, extent: int, is_aligned: bool) -> Any:
-    """[-1, 1] as positions of elements."""
-    return (at + 1) * ((extent - 1) / 2) if is_aligned else ((at + 1) * extent - 1) / 2
-
-
-def _inside(at: Any, extent: int, padding_mode: str, is_aligned: bool) -> Any:
-    """Positions that the mode moves into the input."""
-    if padding_mode == "zeros":
-        return at
-    if padding_mode == "reflection":
-        low, span = (0.0, extent - 1) if is_aligned else (-0.5, extent)
-        if not span:
-            at = at * 0.0
-        else:
-            distance = (at - low).abs()
-            flips = (distance.detach() / span).floor()
-            rest = distance - flips * span
-            at = pointwise.where(flips % 2 == 0, rest, span - rest) + low
-    return at.clamp(0, extent - 1)
-
-
-def _picked(x: Any, places: Sequence[Any]) -> Any:
-    """Elements at whole positions, one tensor of them per dimension; zeros outside."""
-    batch, channels = x.shape[:2]
-    flat: Any = None
-    is_there: Any = None
-    for at, extent in zip(places, x.shape[2:], strict=True):
-        seen = (at >= 0).logical_and(at < extent)
-        inner = pointwise.where(seen, at, 0.0).to(int64)
-        flat = inner if flat is None else flat * extent + inner
-        is_there = seen if is_there is None else is_there.logical_and(seen)
-    shape = tuple(flat.shape[1:])
-    index = flat.reshape(batch, 1, -1).expand(batch, channels, -1)
-    found = x.reshape(batch, channels, -1).gather(2, index).reshape(batch, channels, *shape)
-    return found.masked_fill(is_there.unsqueeze(1).logical_not(), 0.0)
+    if mode == "bicubic" and dims != 2:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    return door.apply(_SAMPLERS[dims], input, grid, mode, padding_mode, is_aligned, (0,) * dims)

@@ -79,6 +79,7 @@ _LATE = {
     "counting": "_unique2 histc histogram isin searchsorted unique_consecutive unique_dim",
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "fourier": "_fft_c2c _fft_c2r _fft_r2c fft_c2r_backward fft_r2c_backward",
+    "grid_sampling": "grid_sampler_2d grid_sampler_3d grid_sampler_spread",
     "linear_systems": "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),

@@ -59,6 +59,18 @@ class Expression:
     def __neg__(self) -> Expression:
         return Expression(self.b, self.b.neg(self.value))
 
+    def __ge__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.ge(self.value, _value(other)))
+
+    def __gt__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.gt(self.value, _value(other)))
+
+    def __lt__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.lt(self.value, _value(other)))
+
+    def __and__(self, other: Any) -> Expression:
+        return Expression(self.b, self.b.and_(self.value, _value(other)))
+
     def where(self, yes: Any, no: Any) -> Expression:
         """This condition's choice between two expressions or numbers, of which one is an expression."""
         return Expression(self.b, self.b.where(self.value, _value(yes), _value(no)))

@@ -261,6 +261,12 @@ def _pool(use: BatchUse) -> Any:
     return use.apply([use.whole(i) for i in range(len(use.values))])
 
 
+def _grid_sampler(use: BatchUse) -> Any:
+    """Examples are images of one batch more."""
+    out = use.apply([_folded(use.whole(i)) for i in range(2)])
+    return out.reshape((use.size, *use.outs[0].shape))
+
+
 # --- gathering ---
 
 
@@ -408,6 +414,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("max_pool_backward max_pool_read avg_pool_backward", _pool),
     (" ".join(f"{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_max") for n in (1, 2, 3)), _pool),
     ("adaptive_avg_pool2d adaptive_avg_pool3d", _pool),
+    ("grid_sampler_2d grid_sampler_3d grid_sampler_spread", _grid_sampler),
     ("gather scatter_add scatter_reduce", _gather),
     ("index_select", _index_select),
     ("embedding", _embedding),

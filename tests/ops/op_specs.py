@@ -5,6 +5,7 @@ A new operation needs a line here: ``test_rules.test_every_operation_has_a_sampl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -856,6 +857,27 @@ def _pools() -> dict[str, list[Sample]]:
     return found
 
 
+def _grid_samples() -> dict[str, list[Sample]]:
+    """Samples of every mode and padding, positions outside among them, and derivatives of the weights."""
+    found: dict[str, list[Sample]] = {"grid_sampler_spread": []}
+    for dims, modes in ((2, ("bilinear", "nearest", "bicubic")), (3, ("bilinear", "nearest"))):
+        x, grid = f(2, 3, *(4, 5, 3)[:dims]), f(2, *(2, 3, 2)[:dims], dims, low=-1.7, high=1.7)
+        found[f"grid_sampler_{dims}d"] = [
+            Sample((x, grid), (*options, (0,) * dims), _grid_sample_of(*options))
+            for options in itertools.product(modes, ("zeros", "border", "reflection"), (False, True))
+        ]
+        g = f(2, 3, *(2, 3, 2)[:dims])
+        found["grid_sampler_spread"] += [
+            Sample((g, grid), ((4, 5, 3)[:dims], "bilinear", "border", False, (0,) * dims)),
+            Sample((g, grid), ((4, 5, 3)[:dims], modes[-1], "zeros", True, (0,) * dims)),
+        ]
+    return found
+
+
+def _grid_sample_of(mode: str, padding: str, is_aligned: bool) -> Callable[..., Any]:
+    return lambda t, x, grid: t.nn.functional.grid_sample(x, grid, mode, padding, is_aligned)
+
+
 def _pool_of(name: str, **options: Any) -> Callable[..., Any]:
     return lambda t, x: getattr(t.nn.functional, name)(x, **options)
 
@@ -905,6 +927,7 @@ def _layers() -> dict[str, list[Sample]]:
                 (pool,),
             )
         ],
+        **_grid_samples(),
         "max_pool_read": [Sample((windows, at), (pool,))],
         "avg_pool_backward": [
             Sample((f(2, 3, 3, 3),), (pool, 6)),

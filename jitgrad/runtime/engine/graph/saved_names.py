@@ -33,6 +33,7 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "dot": {1: "tensor"},
     "embedding": {1: "indices"},
     "gather": {1: "index"},
+    **{name: {0: "input", 1: "grid"} for name in ("grid_sampler_2d", "grid_sampler_3d")},
     "index_copy": {1: "index"},
     "index_fill": {1: "index"},
     "index_select": {1: "index"},
