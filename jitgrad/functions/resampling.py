@@ -8,7 +8,6 @@ Note [Tables of positions].
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -16,16 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, float32, uint8
 from jitgrad.functions.adaptive import adaptive_avg_pool
 from jitgrad.functions.devices import moved
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import outside_autocast
-from jitgrad.functions.windows import is_whole, kept, read, table_of
+from jitgrad.functions.windows import is_whole, kept
 from jitgrad.ops.shapes import refuse, torch_dtype_name
+from jitgrad.ops.table import OPS
+from jitgrad.ops.upsampling import taps_of
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["cubic_weights", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
+__all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 
@@ -98,16 +100,15 @@ def interpolate(
 
 def _resampled(input: Any, sizes: Any, factors: Any, mode: str, is_aligned: bool, antialias: bool) -> Any:
     """The input with the last dimensions at ``sizes``, by a mode that is not "area"."""
+    if not antialias:
+        extents, known = input._aval.shape[2:], factors or (None,) * len(sizes)
+        rows = tuple((*row, is_aligned) for row in zip(extents, sizes, known, strict=True))
+        return door.apply(OPS[f"upsample_{mode.replace('-', '_')}{len(sizes)}d"], input, rows)
     for axis, extent in enumerate(sizes):
         dim, factor = axis + 2, None if factors is None else factors[axis]
-        if antialias:
-            matrix = _smoothing(input.shape[dim], extent, factor, is_aligned, mode == "bicubic", input.dtype)
-            matrix = moved(matrix, input.device)
-            input = matmul(matrix, input) if axis == 0 else matmul(input, matrix.t())
-        elif mode.startswith("nearest"):
-            input = read(input, dim, _nearest(input.shape[dim], extent, factor, mode == "nearest-exact"))
-        else:
-            input = _mixed(input, dim, extent, factor, is_aligned, mode == "bicubic")
+        matrix = _smoothing(input.shape[dim], extent, factor, is_aligned, mode == "bicubic", input.dtype)
+        matrix = moved(matrix, input.device)
+        input = matmul(matrix, input) if axis == 0 else matmul(input, matrix.t())
     return input
 
 
@@ -189,32 +190,6 @@ def _check_mode(x: Any, mode: str) -> None:
         raise NotImplementedError(f"Got {x.ndim}D input, but {mode} mode needs {needed}D input")
 
 
-@functools.lru_cache(maxsize=256)
-def _nearest(extent: int, out: int, factor: float | None, is_exact: bool) -> tuple[int, ...]:
-    """The input element under each output element's edge, or (exact) its centre; computed in float32, as PyTorch's."""
-    scale = np.float32(1.0 / factor) if factor else np.float32(extent) / np.float32(out)
-    at = np.arange(out, dtype=np.float32) + np.float32(0.5 if is_exact else 0.0)
-    return tuple(np.minimum(np.floor(at * scale).astype(np.int64), extent - 1).tolist())
-
-
-def _taps(
-    extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool
-) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
-    """(the element below each of ``out`` places, which elements beside it count, their weights)."""
-    if align_corners:
-        at = np.arange(out) * ((extent - 1) / (out - 1) if out > 1 else 0.0)
-    else:
-        at = (np.arange(out) + 0.5) * (1.0 / factor if factor else extent / out) - 0.5
-        if not is_cubic:
-            at = np.maximum(at, 0.0)
-    low = np.floor(at).astype(np.int64)
-    if not is_cubic:
-        low = np.minimum(low, extent - 1)
-    part = at - low
-    taps, weights = ((-1, 0, 1, 2), cubic_weights(part)) if is_cubic else ((0, 1), (1 - part, part))
-    return low, taps, weights
-
-
 def _mixed_bytes(
     x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool, antialias: bool
 ) -> Any:
@@ -238,32 +213,11 @@ def _rounded_weights(
     if antialias:
         weights = _smooth_weights(extent, out, factor, align_corners, is_cubic)
     else:
-        low, taps, parts = _taps(extent, out, factor, align_corners, is_cubic)
         weights = np.zeros((out, extent))
-        for tap, part in zip(taps, parts, strict=True):
-            np.add.at(weights, (np.arange(out), np.clip(low + tap, 0, extent - 1)), part)
+        for places, part in taps_of((extent, out, factor, align_corners), is_cubic):
+            np.add.at(weights, (np.arange(out), places), part)
     bits = next(n for n in range(22) if n == 21 or int(0.5 + weights.max() * (2 << n)) >= 1 << 15)
     return (np.trunc(weights * (1 << bits) + np.copysign(0.5, weights)) / (1 << bits)).astype(np.float32)
-
-
-def _mixed(x: Any, dim: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool) -> Any:
-    """The dimension at ``out`` places between its elements."""
-    shape = (-1, *[1] * (x.ndim - dim - 1))
-    total: Any = None
-    for places, weight in _weighted(x.shape[dim], out, factor, align_corners, is_cubic):
-        term = read(x, dim, places) * table_of(weight, x, shape)
-        total = term if total is None else total + term
-    return total
-
-
-@functools.lru_cache(maxsize=256)
-def _weighted(
-    extent: int, out: int, factor: float | None, align_corners: bool, is_cubic: bool
-) -> tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]:
-    """(Positions of elements, their weights) for each tap, of ``out`` places."""
-    low, taps, weights = _taps(extent, out, factor, align_corners, is_cubic)
-    positions = [tuple(np.clip(low + tap, 0, extent - 1).tolist()) for tap in taps]
-    return tuple(zip(positions, [tuple(weight.tolist()) for weight in weights], strict=True))
 
 
 @kept
@@ -293,15 +247,3 @@ def _smooth_weights(extent: int, out: int, factor: float | None, align_corners: 
         weights = np.maximum(1 - distance, 0.0)
     weights = np.where((at >= first[:, None]) & (at < last[:, None]), weights, 0.0)
     return weights / weights.sum(1, keepdims=True)
-
-
-def cubic_weights(part: Any, a: float = -0.75) -> tuple[Any, Any, Any, Any]:
-    """Weights of the elements at distances 1 + t, t, 1 - t and 2 - t."""
-
-    def near(t: Any) -> Any:
-        return ((a + 2) * t - (a + 3)) * t * t + 1
-
-    def far(t: Any) -> Any:
-        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-
-    return far(part + 1), near(part), near(1 - part), far(2 - part)

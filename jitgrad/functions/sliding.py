@@ -9,36 +9,50 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from jitgrad.door import door
 from jitgrad.dtypes import WHOLE
-from jitgrad.functions.joining import pad
-from jitgrad.functions.views import own_result, reshaped_copy
-from jitgrad.functions.windows import add_at, each, read_windows, window_positions
+from jitgrad.functions.views import reshaped_copy
+from jitgrad.functions.windows import each
 from jitgrad.ops.shapes import refuse
+from jitgrad.ops.table import OPS
 
 __all__ = ["channel_shuffle", "fold", "pixel_shuffle", "pixel_unshuffle", "unfold"]
 
+_IM2COL, _COL2IM = OPS["im2col"], OPS["col2im"]
 
-class _Blocks:
-    """How many windows there are along each of two dimensions, and where they are in the padded input."""
 
-    def __init__(self, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> None:
-        self.size = each("output_size", size, 2)
-        self.kernel, self.dilation = each("kernel_size", kernel, 2), each("dilation", dilation, 2)
-        self.padding, self.stride = each("padding", padding, 2), each("stride", stride, 2)
-        for name, values in (("kernel size", self.kernel), ("dilation", self.dilation), ("stride", self.stride)):
-            if min(values) <= 0:
-                raise RuntimeError(f"{name} should be greater than zero, but got {name} {values}")
-        if min(self.padding) < 0:
-            raise RuntimeError(f"padding should be non-negative, but got padding {self.padding}")
-        self.full = tuple(n + 2 * p for n, p in zip(self.size, self.padding, strict=True))
-        rows = zip(self.full, self.kernel, self.dilation, self.stride, strict=True)
-        self.counts = tuple((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in rows)
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    if type(value) is int and -(1 << 63) <= value < 1 << 63:
+        return value, value
+    height, width = each(name, value, 2)
+    return height, width
 
-    def text(self) -> str:
-        return f"kernel_size={self.kernel}, dilation={self.dilation}, padding={self.padding}"
 
-    def positions(self, axis: int) -> Any:
-        return window_positions(self.counts[axis], self.kernel[axis], self.stride[axis], self.dilation[axis])
+def _params(size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> tuple[tuple[int, int], ...]:
+    """(Extents of the image, kernel, dilation, padding, stride), a number each for height and width."""
+    params = (
+        _pair("output_size", size),
+        _pair("kernel_size", kernel),
+        _pair("dilation", dilation),
+        _pair("padding", padding),
+        _pair("stride", stride),
+    )
+    for name, values in (("kernel size", params[1]), ("dilation", params[2]), ("stride", params[4])):
+        if min(values) <= 0:
+            raise RuntimeError(f"{name} should be greater than zero, but got {name} {values}")
+    if min(params[3]) < 0:
+        raise RuntimeError(f"padding should be non-negative, but got padding {params[3]}")
+    return params
+
+
+def _counts(params: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """How many windows there are along each dimension."""
+    rows = zip(*params, strict=True)
+    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in rows)
+
+
+def _text(params: tuple[tuple[int, int], ...]) -> str:
+    return f"kernel_size={params[1]}, dilation={params[2]}, padding={params[3]}"
 
 
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
@@ -55,22 +69,16 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
         RuntimeError: for another rank, or a window that does not fit.
     """
     refuse("im2col_out_cpu", input, WHOLE[1:])
-    if input.ndim == 3:
-        return own_result(unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0))
-    if input.ndim != 4:
+    if input.ndim not in (3, 4):
         raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)}")
-    blocks = _Blocks(tuple(input.shape[2:]), kernel_size, dilation, padding, stride)
-    if min(blocks.counts) <= 0:
+    params = _params(input._aval.shape[-2:], kernel_size, dilation, padding, stride)
+    counts = _counts(params)
+    if min(counts) <= 0:
         raise RuntimeError(
-            f"Given input with spatial size {blocks.size}, {blocks.text()}, calculated shape of the array of sliding "
-            f"blocks as {blocks.counts}, but its components must be at least one."
+            f"Given input with spatial size {params[0]}, {_text(params)}, calculated shape of the array of sliding "
+            f"blocks as {counts}, but its components must be at least one."
         )
-    top, left = blocks.padding
-    x = pad(input, (left, left, top, top)) if top or left else input
-    x = read_windows(read_windows(x, 3, blocks.positions(1)), 2, blocks.positions(0))  # N, C, OH, KH, OW, KW
-    batch, channels = input.shape[:2]
-    columns = channels * blocks.kernel[0] * blocks.kernel[1]
-    return reshaped_copy(x.permute(0, 1, 3, 5, 2, 4), (batch, columns, blocks.counts[0] * blocks.counts[1]))
+    return door.apply(_IM2COL, input, *params)
 
 
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
@@ -88,30 +96,23 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
         RuntimeError: for shapes that do not fit.
     """
     refuse("col2im_out_cpu", input, WHOLE[1:])
-    if input.ndim == 2:
-        return own_result(fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0))
-    if input.ndim != 3:
+    if input.ndim not in (2, 3):
         raise RuntimeError(f"Expected 2D or 3D (batch mode) tensor for input, but got: {list(input.shape)}")
-    blocks = _Blocks(output_size, kernel_size, dilation, padding, stride)
-    (rows, columns), (kh, kw) = blocks.counts, blocks.kernel
-    if input.shape[1] % (kh * kw):
+    params = _params(output_size, kernel_size, dilation, padding, stride)
+    columns, blocks = input._aval.shape[-2:]
+    if columns % math.prod(params[1]):
         raise RuntimeError(
             "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
-            f"input.size(1)={input.shape[1]} and kernel_size={blocks.kernel}."
+            f"input.size(1)={columns} and kernel_size={params[1]}."
         )
-    if min(rows, columns) <= 0 or input.shape[2] != rows * columns:
+    rows, columns = _counts(params)
+    if min(rows, columns) <= 0 or blocks != rows * columns:
         raise RuntimeError(
-            f"Given output_size={blocks.size}, {blocks.text()}, stride={blocks.stride}, expected size of input's "
+            f"Given output_size={params[0]}, {_text(params)}, stride={params[4]}, expected size of input's "
             f"dimension 2 to match the calculated number of sliding blocks {rows} * {columns} = {rows * columns}, "
-            f"but got input.size(2)={input.shape[2]}."
+            f"but got input.size(2)={blocks}."
         )
-    batch, channels = input.shape[0], input.shape[1] // (kh * kw)
-    x = input.reshape(batch, channels, kh, kw, rows, columns).permute(0, 1, 4, 2, 5, 3)
-    x = x.reshape(batch, channels, rows * kh, columns * kw)
-    for axis in (0, 1):
-        x = add_at(x, 2 + axis, blocks.positions(axis).ravel().tolist(), blocks.full[axis])
-    top, left = blocks.padding
-    return own_result(x.narrow(2, top, blocks.size[0]).narrow(3, left, blocks.size[1]))
+    return door.apply(_COL2IM, input, *params)
 
 
 def _check_image(name: str, x: Any, factor: int, what: str) -> None:

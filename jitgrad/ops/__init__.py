@@ -91,7 +91,11 @@ _LATE = {
     "avg_pool1d avg_pool2d avg_pool3d avg_pool_backward max_pool1d max_pool2d max_pool3d max_pool_backward "
     "max_pool_read",
     "recurrent_cells": "_gru_cell _gru_cell_backward _lstm_cell _lstm_cell_backward",
+    "sliding_blocks": "col2im im2col",
     "scans": "cummax cummin cumprod logcumsumexp",
+    "upsampling": "upsample_backward upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d "
+    "upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d upsample_nearest_exact2d upsample_nearest_exact3d "
+    "upsample_trilinear3d",
 }
 """Modules that are imported when one of their operations is asked for."""
 OPS.late.update({name: f"jitgrad.ops.{module}" for module, names in _LATE.items() for name in names.split()})

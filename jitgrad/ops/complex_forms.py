@@ -48,7 +48,7 @@ LINEAR = frozenset(
         "unfold_backward as_strided as_strided_backward as_strided_again select_scatter slice_scatter "
         "diagonal_scatter as_strided_scatter strided_select strided_window strided_scatter strided_add eq "
         "eq_as_self ne ne_as_self logical_and logical_or logical_xor logical_not isnan isinf isfinite isreal "
-        "isclose any all count_nonzero _conj conj_physical view_as_real"
+        "isclose any all count_nonzero im2col col2im _conj conj_physical view_as_real"
     ).split()
 ) | frozenset(
     f"index{kind}{n}" for n in range(1, 7) for kind in ("", "_backward", "_put", "_put_accumulate")

@@ -4,9 +4,9 @@ Owns: ``grid_sampler_2d``, ``grid_sampler_3d``, ``grid_sampler_spread``.
 Must not know: Tensor, kernels.
 
 Along each dimension a result is a sum of few elements around a position, each times a weight that depends on the
-position: a result is ``sum_ij u_i v_j x[i, j]``. Its derivative by a position is the same sum with a weight's derivative
-in the weight's place, so that derivatives of any order are these operations, too. Parameters are (mode, padding_mode,
-align_corners, order); ``order`` says, per dimension, which derivative of the weights is meant.
+position: a result is ``sum_ij u_i v_j x[i, j]``. Its derivative by a position is the same sum with the derivative of a
+weight, so that derivatives of any order are these operations, too. Parameters are (mode, padding_mode, align_corners,
+order); ``order`` says, per dimension, which derivative of the weights is meant.
 
 The formulas are written with operators, and serve both halves: arrays, and primitives as ``Expression``.
 """

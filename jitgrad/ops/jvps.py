@@ -321,7 +321,9 @@ _LINEAR = """
 trace squeeze_dim squeeze_dims
 alias view unsafe_view transpose t permute expand squeeze unsqueeze select slice split split_with_sizes unbind diagonal
 unfold clone contiguous _to_copy sum sum_dim mean mean_dim cumsum tril triu cat stack flip roll repeat avg_pool1d
-avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool_backward
+avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool_backward im2col col2im
+upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+upsample_nearest_exact1d upsample_nearest_exact2d upsample_nearest_exact3d upsample_trilinear3d upsample_backward
 slice_backward diagonal_backward unfold_backward strided_select strided_scatter strided_add
 as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter diagonal_scatter
 _fft_c2c _fft_r2c _fft_c2r fft_r2c_backward fft_c2r_backward

@@ -24,7 +24,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.window_ranges import Ranges, np_tap, np_taps, read_tap, read_taps, sliding
 
-__all__ = ["Windows"]
+__all__ = ["Windows", "spread_of_one"]
 
 Windows = tuple[Ranges, ...]
 
@@ -383,13 +383,13 @@ def _lower_sum_of_one(b: Any, x: Any, axis: int, ranges: Ranges) -> Any:
     if ranges.is_identity:
         return x
     if ranges.is_spread and (whole := ranges.transposed()).taps <= _MOST_IN_LINE * whole.num:
-        return _lower_spread_of_one(b, x, axis, whole)
+        return spread_of_one(b, x, axis, whole)
     if ranges.taps > _MOST_IN_LINE or (ranges.is_whole and ranges.taps > 4):
         return b.sum(read_taps(b, x, axis, ranges, 0), (axis + 1,))
     return _added(b, [read_tap(b, x, axis, ranges, tap, 0) for tap in range(ranges.taps)])
 
 
-def _lower_spread_of_one(b: Any, x: Any, axis: int, ranges: Ranges) -> Any:
+def spread_of_one(b: Any, x: Any, axis: int, ranges: Ranges) -> Any:
     """``_lower_spread`` along one axis, in memory of its own: what follows reads whole rows of it."""
     lead, behind = x.shape[:axis], x.shape[axis + 1 :]
     rows = b.reshape(x, (*lead, x.shape[axis], math.prod(behind)))

@@ -874,6 +874,34 @@ def _grid_samples() -> dict[str, list[Sample]]:
     return found
 
 
+def _resamplings() -> dict[str, list[Sample]]:
+    """Every mode to more and to fewer elements, with a factor, and where one element is read very often."""
+    found: dict[str, list[Sample]] = {"upsample_backward": []}
+    rows = (((5, 8), (4, 3), (3, 6)), ((4, 8), (2, 4), (3, 6)), ((1, 40), (9, 2), (2, 3)))
+    names = {"linear1d": "linear", "bilinear2d": "bilinear", "trilinear3d": "trilinear", "bicubic2d": "bicubic"}
+    names |= {f"nearest{n}d": "nearest" for n in (1, 2, 3)} | {f"nearest_exact{n}d": "nearest-exact" for n in (1, 2, 3)}
+    for name, mode in names.items():
+        dims = int(name[-2])
+        found[f"upsample_{name}"] = []
+        for extents in rows:
+            x, sizes = f(2, 3, *(n for n, _ in extents[:dims])), tuple(n for _, n in extents[:dims])
+            for is_aligned in (False,) if mode.startswith("nearest") else (False, True):
+                params = tuple((*row, None, is_aligned) for row in extents[:dims])
+                found[f"upsample_{name}"].append(Sample((x,), (params,), _resampled_to(sizes, mode, is_aligned)))
+                kind = mode if mode.startswith("nearest") else "cubic" if mode == "bicubic" else "linear"
+                found["upsample_backward"].append(Sample((f(2, 3, *sizes),), (kind, params)))
+        factor = tuple((n, int(n * 1.7), 1.7, False) for n in x.shape[2:])
+        found[f"upsample_{name}"].append(
+            Sample((x,), (factor,), lambda t, x, mode=mode: t.nn.functional.interpolate(x, scale_factor=1.7, mode=mode))
+        )
+    return found
+
+
+def _resampled_to(sizes: tuple[int, ...], mode: str, is_aligned: bool) -> Callable[..., Any]:
+    aligned = None if mode.startswith("nearest") else is_aligned
+    return lambda t, x: t.nn.functional.interpolate(x, sizes, mode=mode, align_corners=aligned)
+
+
 def _grid_sample_of(mode: str, padding: str, is_aligned: bool) -> Callable[..., Any]:
     return lambda t, x, grid: t.nn.functional.grid_sample(x, grid, mode, padding, is_aligned)
 
@@ -887,6 +915,7 @@ def _layers() -> dict[str, list[Sample]]:
     depthwise = ((2, 1), (1, 1), (1, 1), 3)
     pool, windows = (sliding(6, 3, 3, 2, 1), sliding(5, 3, 2, 2, 1)), f(2, 3, 6, 5)
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
+    blocks, ones = ((3, 2), (2, 1), (1, 1), (2, 1)), ((1, 1), (0, 0), (1, 1))
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
     adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
     return {
@@ -928,6 +957,15 @@ def _layers() -> dict[str, list[Sample]]:
             )
         ],
         **_grid_samples(),
+        **_resamplings(),
+        "im2col": [
+            Sample((f(2, 3, 6, 5),), ((6, 5), *blocks), lambda t, x: t.nn.functional.unfold(x, *blocks)),
+            Sample((f(3, 9, 8),), ((9, 8), (8, 7), *ones), lambda t, x: t.nn.functional.unfold(x, (8, 7), *ones)),
+        ],
+        "col2im": [
+            Sample((f(2, 18, 12),), ((6, 5), *blocks), lambda t, x: t.nn.functional.fold(x, (6, 5), *blocks)),
+            Sample((f(168, 4),), ((9, 8), (8, 7), *ones), lambda t, x: t.nn.functional.fold(x, (9, 8), (8, 7), *ones)),
+        ],
         "max_pool_read": [Sample((windows, at), (pool,))],
         "avg_pool_backward": [
             Sample((f(2, 3, 3, 3),), (pool, 6)),
