@@ -18,7 +18,6 @@ from jitgrad.functions.devices import lowered
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import check_convolution, conv2d, per_dimension
 from jitgrad.functions.views import own_result
-from jitgrad.functions.windows import add_at, window_positions
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts
@@ -100,7 +99,7 @@ def conv3d(
     return _biased(door.apply(_CONVOLUTION, input, weight, step, around, spread, groups), bias)
 
 
-def _transposed_2d(
+def _transposed(
     x: Any, weight: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
 ) -> Any:
     kernel = tuple(weight.shape[2:])
@@ -108,15 +107,15 @@ def _transposed_2d(
     sizes = tuple((n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, s, p, o, d, k in rows)
     if min(sizes) <= 0:
         raise RuntimeError(
-            f"Given input size per channel: ({x.shape[2]} x {x.shape[3]}). Calculated output size per channel: "
-            f"({sizes[0]} x {sizes[1]}). Output size is too small"
+            f"Given input size per channel: ({' x '.join(map(str, x.shape[2:]))}). Calculated output size per channel: "
+            f"({' x '.join(map(str, sizes))}). Output size is too small"
         )
     lead = (x.shape[0], weight.shape[1] * groups)
     if all(o < s for o, s in zip(output_padding, stride, strict=True)):
         return door.apply(_TRANSPOSED, x, weight, (*lead, *sizes), stride, padding, dilation, groups)
     # that much padding is no remainder of a division by the stride: take the whole, and cut
     full = tuple((n - 1) * s + d * (k - 1) + 1 for n, s, _, _, d, k in rows)
-    out = door.apply(_TRANSPOSED, x, weight, (*lead, *full), stride, (0, 0), dilation, groups)
+    out = door.apply(_TRANSPOSED, x, weight, (*lead, *full), stride, (0,) * len(rows), dilation, groups)
     widths: list[int] = []
     for _, _, p, o, _, _ in reversed(rows):
         widths += [-p, o - p]
@@ -186,7 +185,7 @@ def conv_transpose2d(
         )
     )  # fmt: skip
     _check_transposed(input, weight, bias, step, around, after, groups, spread)
-    return _biased(_transposed_2d(input, weight, step, around, after, groups, spread), bias)
+    return _biased(_transposed(input, weight, step, around, after, groups, spread), bias)
 
 
 def conv_transpose1d(
@@ -240,14 +239,4 @@ def conv_transpose3d(
         )
     )  # fmt: skip
     _check_transposed(input, weight, bias, step, around, after, groups, spread)
-    batch, channels, depth, *image = input.shape
-    outs, kernel = weight.shape[1], weight.shape[2]
-    images = input.transpose(1, 2).reshape(batch * depth, channels, *image)
-    flat = weight.reshape(channels, outs * kernel, *weight.shape[3:])
-    placed = _transposed_2d(images, flat, step[1:], around[1:], after[1:], groups, spread[1:])
-    taps = placed.reshape(batch, depth, outs * groups, kernel, *placed.shape[2:])
-    taps = taps.permute(0, 2, 1, 3, 4, 5).reshape(batch, outs * groups, depth * kernel, *placed.shape[2:])
-    full = (depth - 1) * step[0] + spread[0] * (kernel - 1) + 1
-    table = window_positions(depth, kernel, step[0], spread[0])
-    out = add_at(taps, 2, table.ravel().tolist(), full)
-    return _biased(pad(out, (0, 0, 0, 0, -around[0], after[0] - around[0])), bias)
+    return _biased(_transposed(input, weight, step, around, after, groups, spread), bias)

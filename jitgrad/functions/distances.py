@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import HALVES, promote_types
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.devices import moved
 from jitgrad.functions.einstein import einsum
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.precision import float32_in_autocast, outside_autocast
+from jitgrad.functions.windows import kept
 from jitgrad.ops.shapes import broadcast, check_same_dtype, refuse, wrap_dim
 
 __all__ = ["bilinear", "cdist", "cosine_similarity", "pairwise_distance", "pdist", "raised"]
@@ -148,6 +149,12 @@ def _by_product(x1: Any, x2: Any) -> Any:
     return where(is_apart, where(is_apart, squares, 1.0).sqrt(), 0.0)
 
 
+@kept
+def _pairs(rows: int, which: int) -> Any:
+    """The first (0) or second (1) row of each pair."""
+    return np.triu_indices(rows, 1)[which]
+
+
 def pdist(input: Any, p: float = 2.0) -> Any:
     """The p-norms of the differences of each two rows of [n, k]: a vector of n (n - 1) / 2, as ``cdist`` above its
     diagonal. RuntimeError for another number of dimensions, integers or a negative ``p``."""
@@ -157,5 +164,5 @@ def pdist(input: Any, p: float = 2.0) -> Any:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    rows, columns = (tensor(found, device=input.device) for found in np.triu_indices(input.shape[0], 1))
+    rows, columns = (moved(_pairs(input.shape[0], which), input.device) for which in (0, 1))
     return (input.index_select(0, rows) - input.index_select(0, columns)).norm(p, -1)

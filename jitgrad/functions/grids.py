@@ -15,9 +15,10 @@ import numpy as np
 
 from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE
+from jitgrad.functions.devices import moved
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.windows import table_of
+from jitgrad.functions.windows import kept
 from jitgrad.ops.shapes import check_same_dtype, refuse
 from jitgrad.ops.table import OPS
 
@@ -67,13 +68,19 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
+    base = moved(_places(tuple(size[2:]), is_aligned, theta.dtype), theta.device)
+    return matmul(base, theta.transpose(1, 2)).reshape(theta.shape[0], *size[2:], dims)
+
+
+@kept
+def _places(extents: tuple[int, ...], is_aligned: bool, dtype: Any) -> Any:
+    """[1, elements, dims + 1]: where elements are in [-1, 1], x first, and a 1 for the shift."""
     axes = []
-    for extent in size[2:]:
+    for extent in extents:
         axis = np.linspace(-1, 1, extent) if extent > 1 else np.zeros(1)
         axes.append(axis if is_aligned else axis * (extent - 1) / extent)
-    places = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(tuple(size[2:]))], -1)
-    base = table_of(places, theta).reshape(1, -1, dims + 1)
-    return matmul(base, theta.transpose(1, 2)).reshape(theta.shape[0], *size[2:], dims)
+    places = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(extents)], -1)
+    return places.astype(dtype.np).reshape(1, -1, len(extents) + 1)
 
 
 @float32_in_autocast

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, int64
 from jitgrad.functions.layers import max_pool2d
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.pointwise import relu
 from jitgrad.functions.pool_windows import avg_pool_over, max_pool_over
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.views import reshape_result
 from jitgrad.functions.windows import each
 from jitgrad.ops.shapes import refuse, torch_dtype_name
+from jitgrad.ops.table import OPS
 
 __all__ = [
     "avg_pool1d",
@@ -34,6 +35,9 @@ __all__ = [
     "max_unpool2d",
     "max_unpool3d",
 ]
+
+
+_UNPOOLS = {1: OPS["max_unpool2d"], 2: OPS["max_unpool2d"], 3: OPS["max_unpool3d"]}
 
 
 # --- max ---
@@ -218,10 +222,7 @@ def _unpool(x: Any, indices: Any, dims: int, kernel_size: Any, stride: Any, padd
         sizes = _asked_sizes(sizes, step, tuple(output_size), dims)
     if min(sizes) < 0:
         raise ValueError(f"{name}: output_size must not be negative, but is {list(sizes)}")
-    lead = tuple(x.shape[:-dims])
-    flat = x.new_zeros((*lead, math.prod(sizes)))
-    found = flat.scatter(-1, indices.reshape(*lead, -1), x.reshape(*lead, -1))
-    return reshape_result(found, (*lead, *sizes))
+    return door.apply(_UNPOOLS[dims], x, indices, sizes)
 
 
 def _asked_sizes(sizes: tuple[int, ...], step: tuple[int, ...], asked: tuple[int, ...], dims: int) -> tuple[int, ...]:

@@ -1,13 +1,13 @@
-"""Reading tensors through tables of positions: the common part of padding, resampling, pooling and sliding windows.
+"""Reading tensors through tables of positions, and tables that are remembered; arguments with a number per dimension.
 
-Owns: tables that are tensors, kept per argument; reading along a dimension, and adding back.
+Owns: tables that are tensors, kept per argument; reading along a dimension; ``each``.
 Must not know: which function reads what.
 
 # Note [Tables of positions]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Padding by reflection, resampling and windows with a dilation each read a dimension at positions that depend on
-# extents only. Such a table is computed by NumPy once and kept as a tensor: a compiled step meets the same tensor at
-# every call, so its values are looked at once (Note [Early checks]) and no operation computes them. ``index_select``
+# Padding by reflection reads a dimension at positions that depend on extents only. Such a table is computed by NumPy
+# once and kept as a tensor: a compiled step meets the same tensor at every call, so its values are looked at once (Note
+# [Early checks]) and no operation computes them. ``index_select``
 # and ``index_add`` are each other's derivatives, so whatever is made of them can be differentiated any number of times.
 # Of many elements, positions that are a few runs are read run by run instead: to look a position up takes several times
 # as long as to copy an element. A reflection is three runs, [2, 1 | 0, 1, 2, 3 | 2, 1]; a copy of each element twice is
@@ -26,10 +26,9 @@ from jitgrad.dtypes import INTEGER
 from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["add_at", "each", "each_number", "is_whole", "kept", "read", "read_windows", "table_of", "window_positions"]
+__all__ = ["each", "each_number", "is_whole", "kept", "read"]
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,17 +39,6 @@ def kept(make: Callable[..., Any]) -> Callable[..., Any]:
 @kept
 def _positions(values: tuple[int, ...]) -> Any:
     return np.asarray(values, np.int64)
-
-
-@kept
-def _reals(values: tuple[Any, ...], dtype: Any, shape: tuple[int, ...]) -> Any:
-    return np.asarray(values, dtype.np).reshape(shape)
-
-
-def table_of(values: Any, like: Any, shape: tuple[int, ...] = (-1,)) -> Any:
-    """The numbers of an array, or of a tuple, as a tensor of ``like``'s dtype, where that is."""
-    numbers = values if type(values) is tuple else tuple(np.ravel(values).tolist())
-    return moved(_reals(numbers, like.dtype, shape), like.device)
 
 
 _MANY = 4096
@@ -105,37 +93,6 @@ def read(x: Any, dim: int, positions: Sequence[int]) -> Any:
         if runs:
             return call("cat", [_read_run(x, dim, *run) for run in runs], dim)
     return x.index_select(dim, moved(_positions(places), x.device))
-
-
-def add_at(x: Any, dim: int, positions: Sequence[int], extent: int) -> Any:
-    """The adjoint of ``read``: zeros of ``extent`` along ``dim``, with each element of ``x`` added at its position."""
-    shape = (*x.shape[:dim], extent, *x.shape[dim + 1 :])
-    return x.new_zeros(shape).index_add(dim, moved(_positions(tuple(positions)), x.device), x)
-
-
-_FEW = 16_384
-"""Positions of so many windows are worth keeping: others take longer to read than to make."""
-
-
-def window_positions(count: int, kernel: int, stride: int, dilation: int = 1, start: int = 0) -> Any:
-    """Positions that windows see: [count, kernel] integers, an array that nobody writes."""
-    make = _few_positions if count * kernel <= _FEW else _positions_of
-    return make(count, kernel, stride, dilation, start)
-
-
-def _positions_of(count: int, kernel: int, stride: int, dilation: int, start: int) -> Any:
-    rows, columns = run_quietly(np.arange, count), run_quietly(np.arange, kernel)
-    return run_quietly(np.add, start + rows[:, None] * stride, columns[None, :] * dilation)
-
-
-_few_positions = lru_cache(maxsize=256)(_positions_of)
-
-
-def read_windows(x: Any, dim: int, positions: Any) -> Any:
-    """``x`` with dimension ``dim`` made two: [count, kernel] of the table."""
-    count, kernel = positions.shape
-    found = read(x, dim, positions.ravel().tolist())
-    return found.reshape(*x.shape[:dim], count, kernel, *x.shape[dim + 1 :])
 
 
 def each(name: str, value: Any, count: int) -> tuple[Any, ...]:

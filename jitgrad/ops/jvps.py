@@ -329,7 +329,8 @@ as_strided_backward as_strided_again unsafe_split select_scatter slice_scatter d
 _fft_c2c _fft_r2c _fft_c2r fft_r2c_backward fft_c2r_backward
 """
 _FIRST_IS_LINEAR = (
-    "gather take masked_select index_select embedding max_pool_backward max_pool_read masked_scatter_backward "
+    "gather take masked_select index_select embedding max_pool_backward max_pool_read max_unpool2d max_unpool3d "
+    "masked_scatter_backward "
     + " ".join(f"index{k} index_backward{k}" for k in range(1, MAX_INDICES + 1))
 )
 _FIRST_TWO_ARE_LINEAR = " ".join(f"index_put{k} index_put_accumulate{k}" for k in range(1, MAX_INDICES + 1))

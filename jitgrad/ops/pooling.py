@@ -21,6 +21,7 @@ from jitgrad.ops.arithmetic import lower_trunc_divide, np_trunc_divide
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.convolution import add_windows, pad_last, window_slice
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.gathering import no_wrap
 from jitgrad.ops.table import RuleContext, Vjp, define
 from jitgrad.ops.window_ranges import Ranges, np_tap, np_taps, read_tap, read_taps, sliding
 
@@ -303,6 +304,49 @@ define(
     vjps=[Vjp(lambda c, g, at: call("max_pool_backward", g, at, *c.params), (1,)), None],
     num_inputs=2,
 )
+
+
+# --- the inverse of max ---
+
+
+def _np_unpool(x: Any, at: Any, sizes: tuple[int, ...]) -> Any:
+    count = math.prod(sizes)
+    outside = (at < 0) | (at >= count)
+    if outside.any():
+        raise RuntimeError(
+            f"Found an invalid max index: {at[outside][0]} (output volumes are of size {'x'.join(map(str, sizes))})"
+        )
+    index = _np_flat(at, len(sizes))
+    out = np.zeros((index[0].shape[0], count), x.dtype)
+    out[index] = x.reshape(index[1].shape)
+    return out.reshape(*x.shape[: x.ndim - len(sizes)], *sizes)
+
+
+def _lower_unpool(b: Any, x: Any, at: Any, sizes: tuple[int, ...]) -> Any:
+    lead, count = x.shape[: len(x.shape) - len(sizes)], math.prod(sizes)
+    place = b.check(no_wrap(b, at, count), count)
+    zeros = b.const(0, x.dtype, (*lead, count))
+    return b.reshape(b.scatter("set", zeros, _flat_index(b, place, len(sizes)), x), (*lead, *sizes))
+
+
+def _unpool_rule(c: RuleContext, g: Any, at: Any) -> Any:
+    """An element may come from anywhere: from windows that see the whole."""
+    (sizes,) = c.params
+    outs = at._aval.shape[-len(sizes) :]
+    return call("max_pool_read", g, at, tuple(sliding(n, out, n + 2, 1, 1) for n, out in zip(sizes, outs, strict=True)))
+
+
+for _dims in (2, 3):
+    define(
+        f"max_unpool{_dims}d",
+        aval=lambda x, at, sizes: make_aval((*x.shape[: x.ndim - len(sizes)], *sizes), x.dtype),
+        numpy=_np_unpool,
+        lower=_lower_unpool,
+        vjps=[Vjp(_unpool_rule, (1,)), None],
+        num_inputs=2,
+        node_name=f"MaxUnpool{_dims}DBackward0",
+        checks_values=True,
+    )
 
 
 # --- sums and means ---

@@ -8,6 +8,7 @@ that is too strict costs time, one that is too weak moves an error away from its
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,8 @@ _DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
     "index_select": _along(0),
     "lu_permutation": lambda avals, params: ((0, Within(1, params[0] + 1)),),
     "masked_scatter": _masked,
+    "max_unpool2d": lambda avals, params: ((1, Within(0, prod(params[0]))),),
+    "max_unpool3d": lambda avals, params: ((1, Within(0, prod(params[0]))),),
     "nll_loss": _classes,
     "nll_loss_weighted": _classes,
     "one_hot": lambda avals, params: ((0, Within(0, params[0])),),

@@ -411,7 +411,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("linear linear_nobias", _linear),
     ("addmm", _addmm),
     ("conv2d", _conv2d),
-    ("max_pool_backward max_pool_read avg_pool_backward im2col col2im", _pool),
+    ("max_pool_backward max_pool_read max_unpool2d max_unpool3d avg_pool_backward im2col col2im", _pool),
     ("upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_backward", _pool),
     (" ".join(f"upsample_{kind}{n}d" for kind in ("nearest", "nearest_exact") for n in (1, 2, 3)), _pool),
     (" ".join(f"{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_max") for n in (1, 2, 3)), _pool),

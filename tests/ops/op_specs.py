@@ -915,6 +915,8 @@ def _layers() -> dict[str, list[Sample]]:
     depthwise = ((2, 1), (1, 1), (1, 1), 3)
     pool, windows = (sliding(6, 3, 3, 2, 1), sliding(5, 3, 2, 2, 1)), f(2, 3, 6, 5)
     at = np.asarray(_rng.integers(0, 30, (2, 3, 3, 3)))
+    apart = np.argsort(_rng.random((2, 3, 30)))[..., :9].reshape(2, 3, 3, 3)
+    places = np.asarray([[[[0, 13], [63, 40]], [[7, 22], [31, 2]]]])
     blocks, ones = ((3, 2), (2, 1), (1, 1), (2, 1)), ((1, 1), (0, 0), (1, 1))
     state = (f(3, 4), f(3, 4), f(3, 4), pos(3, 4), pos(3, 4))
     adam = (0.1, 0.999, 0.001, 0.1, 1e-8)
@@ -965,6 +967,16 @@ def _layers() -> dict[str, list[Sample]]:
         "col2im": [
             Sample((f(2, 18, 12),), ((6, 5), *blocks), lambda t, x: t.nn.functional.fold(x, (6, 5), *blocks)),
             Sample((f(168, 4),), ((9, 8), (8, 7), *ones), lambda t, x: t.nn.functional.fold(x, (9, 8), (8, 7), *ones)),
+        ],
+        "max_unpool2d": [
+            Sample(
+                (f(2, 3, 3, 3), apart),
+                ((6, 5),),
+                lambda t, x, i: t.nn.functional.max_unpool2d(x, i, 2, output_size=(6, 5)),
+            )
+        ],
+        "max_unpool3d": [
+            Sample((f(1, 2, 2, 2), places), ((4, 4, 4),), lambda t, x, i: t.nn.functional.max_unpool3d(x, i, 2))
         ],
         "max_pool_read": [Sample((windows, at), (pool,))],
         "avg_pool_backward": [

@@ -44,6 +44,7 @@ _TENSORS: dict[str, dict[int | str, str]] = {
     "masked_scatter": {1: "mask"},
     "max_dim": {"out1": "indices"},
     **{f"{kind}max_pool{n}d": {"out1": "result1"} for kind in ("", "adaptive_") for n in (1, 2, 3)},
+    **{f"max_unpool{n}d": {1: "indices"} for n in (2, 3)},
     "min_dim": {"out1": "indices"},
     "mm": {1: "mat2"},
     "mv": {1: "vec"},
