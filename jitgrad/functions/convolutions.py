@@ -239,4 +239,5 @@ def conv_transpose3d(
         )
     )  # fmt: skip
     _check_transposed(input, weight, bias, step, around, after, groups, spread)
-    return _biased(_transposed(input, weight, step, around, after, groups, spread), bias)
+    operands = input.contiguous(), weight.contiguous()  # PyTorch's result is row-major, whatever these are
+    return _biased(_transposed(*operands, step, around, after, groups, spread), bias)

@@ -330,10 +330,11 @@ def _lower_unpool(b: Any, x: Any, at: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def _unpool_rule(c: RuleContext, g: Any, at: Any) -> Any:
-    """An element may come from anywhere: from windows that see the whole."""
     (sizes,) = c.params
-    outs = at._aval.shape[-len(sizes) :]
-    return call("max_pool_read", g, at, tuple(sliding(n, out, n + 2, 1, 1) for n, out in zip(sizes, outs, strict=True)))
+    shape = at._aval.shape
+    lead = shape[: len(shape) - len(sizes)]
+    flat, places = g.reshape((*lead, math.prod(sizes))), at.reshape((*lead, -1))
+    return call("gather", flat, places, -1).reshape(shape)
 
 
 for _dims in (2, 3):
