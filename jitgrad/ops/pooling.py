@@ -379,6 +379,8 @@ def _np_counts(windows: Windows, counted: Counted) -> Any:
 
 def _np_divided(total: Any, windows: Windows, counted: Counted) -> Any:
     """Sums as means; of integers, rounded towards 0."""
+    if not total.size:
+        return total
     count = np.asarray(_np_counts(windows, counted), total.dtype)
     return total / count if total.dtype.kind == "f" else np_trunc_divide(total, count)
 
