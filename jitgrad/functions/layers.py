@@ -19,8 +19,7 @@ from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.batch_normalization import channel_shape
-from jitgrad.ops.normalization import check_channels, check_norm_dtypes
+from jitgrad.ops.normalization import channel_shape, check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import refuse, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state
@@ -40,8 +39,6 @@ __all__ = [
 
 _pools = LazyModule("jitgrad.functions.pool_windows")
 _LAYER_NORM, _LAYER_NORM_PLAIN = OPS["native_layer_norm"], OPS["native_layer_norm_plain"]
-_BATCH_NORM, _BATCH_NORM_PLAIN = OPS["native_batch_norm"], OPS["native_batch_norm_plain"]
-_BATCH_NORM_BY, _BATCH_NORM_BY_PLAIN = OPS["batch_norm_by"], OPS["batch_norm_by_plain"]
 _EMBEDDING, _CONV = OPS["embedding"], OPS["conv2d"]
 
 
@@ -164,13 +161,13 @@ def _per_channel(
     is_whole = weight is not None and bias is not None
     if not training:
         if is_whole:
-            return door.apply(_BATCH_NORM_BY, input, running_mean, running_var, weight, bias, eps)
-        out = door.apply(_BATCH_NORM_BY_PLAIN, input, running_mean, running_var, eps)
+            return door.apply(OPS["batch_norm_by"], input, running_mean, running_var, weight, bias, eps)
+        out = door.apply(OPS["batch_norm_by_plain"], input, running_mean, running_var, eps)
     else:
         if is_whole:
-            out, mean, _, variance = door.apply(_BATCH_NORM, input, weight, bias, eps)
+            out, mean, _, variance = door.apply(OPS["native_batch_norm"], input, weight, bias, eps)
         else:
-            out, mean, _, variance = door.apply(_BATCH_NORM_PLAIN, input, eps)
+            out, mean, _, variance = door.apply(OPS["native_batch_norm_plain"], input, eps)
         if running_mean is not None:
             _move_statistics(running_mean, running_var, mean, variance, momentum, input)
         if is_whole:

@@ -3,14 +3,12 @@
 from jitgrad.ops import (
     activations,
     arithmetic,
-    batch_normalization,
     comparison,
     convolution,
     creation,
     extrema,
     gamma_functions,
     gathering,
-    group_normalization,
     indexing,
     joining,
     losses,
@@ -33,14 +31,12 @@ from jitgrad.ops.table import OPS
 __all__ = [
     "activations",
     "arithmetic",
-    "batch_normalization",
     "comparison",
     "convolution",
     "creation",
     "extrema",
     "gamma_functions",
     "gathering",
-    "group_normalization",
     "indexing",
     "joining",
     "losses",
@@ -60,6 +56,7 @@ __all__ = [
 ]
 
 _LATE = {
+    "batch_normalization": "batch_norm_by batch_norm_by_plain native_batch_norm native_batch_norm_plain",
     "binary": "bitwise_left_shift bitwise_right_shift copysign fmax fmin gcd heaviside hypot lcm ldexp logaddexp2 "
     "nextafter xlogy",
     "bessel_functions": " ".join(
@@ -80,6 +77,7 @@ _LATE = {
     "ordering": "kthvalue median median_dim mode nanmedian nanmedian_dim sort topk",
     "fourier": "_fft_c2c _fft_c2r _fft_r2c fft_c2r_backward fft_r2c_backward",
     "grid_sampling": "grid_sampler_2d grid_sampler_3d grid_sampler_spread",
+    "group_normalization": "native_group_norm native_group_norm_plain",
     "linear_systems": "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),

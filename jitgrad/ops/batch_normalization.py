@@ -14,21 +14,11 @@ from typing import Any
 import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.normalization import batch_dims, channel_shape
 from jitgrad.ops.shapes import contiguous_dims
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["batch_dims", "channel_shape"]
-
-
-def batch_dims(rank: int) -> tuple[int, ...]:
-    """The dimensions that a channel's statistics are taken over."""
-    return (0, *range(2, rank))
-
-
-def channel_shape(rank: int) -> tuple[int, ...]:
-    """The shape in which (C) is broadcast against (N, C, *)."""
-    return (1, -1, *[1] * (rank - 2))
-
+__all__: list[str] = []
 
 # --- by the batch's statistics ---
 

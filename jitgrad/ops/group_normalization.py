@@ -13,16 +13,10 @@ from typing import Any
 import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.batch_normalization import batch_dims, channel_shape
-from jitgrad.ops.shapes import contiguous_dims
+from jitgrad.ops.normalization import batch_dims, channel_shape, group_shape
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["group_shape"]
-
-
-def group_shape(shape: tuple[int, ...], groups: int) -> tuple[int, int, int]:
-    """(N, groups, elements per group) of (N, C, *)."""
-    return shape[0], groups, contiguous_dims(shape, range(1, len(shape))) // groups
+__all__: list[str] = []
 
 
 def _aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:

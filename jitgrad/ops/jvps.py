@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.ops.batch_normalization import batch_dims, channel_shape
 from jitgrad.ops.dispatch_hook import apply, call
 from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.families import POINTWISE
-from jitgrad.ops.group_normalization import group_shape
 from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.normalization import batch_dims, channel_shape, group_shape
 from jitgrad.ops.shapes import broadcast
 from jitgrad.ops.table import OPS, Op, RuleContext
 

@@ -1,7 +1,8 @@
 """Layer normalisation, and what all normalisations check.
 
-Owns: ``native_layer_norm`` (normalised, mean, 1/std), which affine maps follow in ``functions``.
-Must not know: Tensor, kernels. ``batch_normalization.py`` has the statistics per channel.
+Owns: ``native_layer_norm`` (normalised, mean, 1/std), which affine maps follow in ``functions``; shapes and checks that
+other normalisations share.
+Must not know: Tensor, kernels.
 
 Source: Ba et al., "Layer Normalization", 2016.
 """
@@ -17,11 +18,26 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import contiguous_dims, reduced_shape, torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["check_channels", "check_norm_dtypes"]
+__all__ = ["batch_dims", "channel_shape", "check_channels", "check_norm_dtypes", "group_shape"]
 
 
 def _dims(rank: int, trailing: int) -> tuple[int, ...]:
     return tuple(range(rank - trailing, rank))
+
+
+def batch_dims(rank: int) -> tuple[int, ...]:
+    """The dimensions that a channel's statistics are taken over, of (N, C, *)."""
+    return (0, *range(2, rank))
+
+
+def channel_shape(rank: int) -> tuple[int, ...]:
+    """The shape in which (C) is broadcast against (N, C, *)."""
+    return (1, -1, *[1] * (rank - 2))
+
+
+def group_shape(shape: tuple[int, ...], groups: int) -> tuple[int, int, int]:
+    """(N, groups, elements per group) of (N, C, *)."""
+    return shape[0], groups, contiguous_dims(shape, range(1, len(shape))) // groups
 
 
 def check_channels(name: str, given: Any, channels: int) -> None:
