@@ -8,8 +8,8 @@ In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 # ~~~~~~~~~~~~~~~~~~~~
 # Operations without a lowering cut a segment into pieces; what crosses a cut is an output of the earlier piece.
 # Writes to existing storages are all in the last piece.
-# Example: ``linalg.solve`` has no lowering, so ``(solve(a, b * 2) + 1).sum()`` is a piece for ``b * 2``, an eager
-# step, and a piece for the rest.
+# Example: ``linalg.eigh`` has no lowering, so ``(eigh(a * 2)[0] + 1).sum()`` is a piece for ``a * 2``, an eager step,
+# and a piece for the rest.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _order(aval: Aval) -> tuple[int, ...]:
 
 def has_lowering(instr: Instr) -> bool:
     """Whether kernels can compute an operation."""
-    return instr.op.lower is not None and (instr.op.lowers is None or instr.op.lowers(*instr.params))
+    return instr.op.has_lowering(instr.input_avals, instr.params)
 
 
 def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:

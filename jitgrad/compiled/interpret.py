@@ -1,6 +1,6 @@
 """Running a segment operation by operation, by their NumPy rules.
 
-Owns: ``run_without_kernels``, for segments that were not compiled; ``replay_error``; and ``compute``, one operation.
+Owns: ``run_without_kernels``, for segments that were not compiled; ``replay``; and ``compute``, one operation.
 Must not know: programs, the trie.
 In: a segment, the buffers, the numbers. Out: outputs and writes in their storages.
 """
@@ -25,7 +25,7 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.graph import Const, Instr, Segment
 from jitgrad.user_line import let_through
 
-__all__ = ["compute", "replay_error", "run_without_kernels", "store"]
+__all__ = ["compute", "replay", "run_without_kernels", "store"]
 
 Buffers = dict[int, Any]
 Numbers = list[int | float]
@@ -34,23 +34,31 @@ Numbers = list[int | float]
 def run_without_kernels(segment: Segment, buffers: Buffers, scalars: Numbers) -> None:
     """A segment that was not compiled: every operation by its NumPy rule, then the outputs and the writes."""
     bump("fallbacks", len(segment.instrs))
-    values = _interpret(segment, buffers, scalars)
+    _finish(segment, _interpret(segment, buffers, scalars), buffers)
+
+
+def _finish(segment: Segment, values: dict[int, Any], buffers: Buffers) -> None:
+    """Outputs and writes."""
     for vid in segment.outputs:
         _keep(segment, vid, values[vid], buffers)
     for vid, owner in segment.writes:
         np.copyto(buffers[owner].array(segment.inputs[owner]), values[vid])
 
 
-def replay_error(segment: Segment, buffers: Buffers, scalars: Numbers, found: Exception | None = None) -> None:
+def replay(segment: Segment, buffers: Buffers, scalars: Numbers, found: Exception | None = None) -> None:
     """A step found bad data (an index out of range): run the segment again, one operation at a time.
 
     Nothing has been written to an existing storage yet. The operation that raises in eager mode raises here, with the
     user's line, after the writes that came before it have been done. Where none does, ``found`` is raised: a signal
-    handler's exception came in the middle of a step.
+    handler's exception came in the middle of a step. A matrix that is singular but for rounding (``Op.falls_back``) may
+    have a result; then the segment is done.
     """
-    _interpret(segment, buffers, scalars)
+    values = _interpret(segment, buffers, scalars)
     if found is not None:
         raise found
+    if any([instr.op.falls_back for instr in segment.instrs]):
+        _finish(segment, values, buffers)
+        return
     raise JitgradError("a kernel reported an error that eager execution of the same operations does not have")
 
 

@@ -133,14 +133,15 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
     aliases = [(vid, buffers.pop(vid)) for vid in loaded.temporaries if vid in buffers]
     for step in loaded.steps:
         if isinstance(step, LoadedStep):
-            _run_native(loaded, step, buffers, scalars)
+            if _run_native(loaded, step, buffers, scalars):
+                break
         else:
             try:
                 _run_eager(step.instr, loaded.segment, buffers, scalars)
             except Exception as error:
                 let_through(error)  # a signal handler's: to run everything again would only take longer
                 buffers.update(aliases)
-                _one_by_one.replay_error(loaded.segment, buffers, scalars, error)
+                _one_by_one.replay(loaded.segment, buffers, scalars, error)
     for vid in loaded.temporaries:
         buffers.pop(vid, None)
     buffers.update(aliases)
@@ -152,10 +153,10 @@ def _run_native(
     buffers: dict[int, Any],
     scalars: list[int | float],
     is_watched: bool = False,
-) -> None:
+) -> bool:
+    """Whether the step found bad data, and the whole segment has been done operation by operation instead."""
     if probe.session is not None and not is_watched:
-        probe.session.call("kernel", step, _run_native, loaded, step, buffers, scalars, True)
-        return
+        return bool(probe.session.call("kernel", step, _run_native, loaded, step, buffers, scalars, True))
     native = step.step
     addresses = [buffers[v].addr for v in native.inputs]
     for vid, nbytes in native.outputs:
@@ -171,7 +172,8 @@ def _run_native(
     else:
         status = step.run(addresses, (), values)
     if status:
-        _one_by_one.replay_error(loaded.segment, buffers, scalars)
+        _one_by_one.replay(loaded.segment, buffers, scalars)
+    return bool(status)
 
 
 def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> None:

@@ -21,6 +21,7 @@ from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
 
+_SYSTEMS = LazyModule("jitgrad.linalg.systems")
 _LINALG, _FACTORS = LazyModule("jitgrad.linalg"), LazyModule("jitgrad.linalg.decompositions")
 
 __all__ = [
@@ -397,9 +398,25 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     if autocasts:
         input, L = in_float32(input, L)
     refuse("cholesky_solve_cpu", input, HALVES)
-    lower = L.mH if upper else L
-    inner = _LINALG.solve_triangular(lower, input, upper=False)
-    return _LINALG.solve_triangular(lower.mH, inner, upper=True)
+    b, a = input._aval, L._aval
+    for name, x in (("b", b), ("u", a)):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {b.dtype.type_name} and A of type "
+            f"{a.dtype.type_name} instead"
+        )
+    (m, n), rows = a.shape[-2:], b.shape[-2]
+    if m != n:
+        raise RuntimeError(f"A must be batches of square matrices, but they are {m} by {n} matrices")
+    if rows != n:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {n} by {n} but each b matrix is {rows} by "
+            f"{b.shape[-1]}"
+        )
+    factor, right = _SYSTEMS.same_batch(L, input)
+    return door.apply(OPS["cholesky_solve"], right, factor, upper)
 
 
 def cholesky_inverse(L: Any, upper: bool = False) -> Any:

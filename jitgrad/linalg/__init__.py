@@ -1,7 +1,8 @@
 """Linear algebra, under the names of ``torch.linalg``.
 
-LAPACK does the work, through NumPy: in a compiled step these operations run eagerly (``stats()["fallbacks"]`` counts
-them). Matrices may come in batches, [*, m, n]. What has a derivative has it any number of times.
+Small real matrices are factored by kernels, Note [Matrix routines]. LAPACK does the rest, through NumPy: in a compiled
+step it runs eagerly (``stats()["fallbacks"]`` counts that). Matrices may come in batches, [*, m, n]. What has a
+derivative has it any number of times.
 """
 
 from __future__ import annotations

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from jitgrad.door import door
 from jitgrad.dtypes import int32
 from jitgrad.errors import LinAlgError
-from jitgrad.functions import empty, one_hot
+from jitgrad.functions import empty
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.functions.views import own_result
-from jitgrad.linalg.systems import solve_triangular
+from jitgrad.linalg.systems import first_bad, same_batch
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
 from jitgrad.ops.table import OPS
@@ -110,22 +109,21 @@ def cholesky(A: Any, *, upper: bool = False) -> Any:
         RuntimeError: the matrices are not square, or not floating.
         LinAlgError: a matrix is not positive definite.
     """
-    factor = door.apply(_CHOLESKY, A.mH if upper else A)
-    return own_result(factor.mH) if upper else factor
+    return door.apply(_CHOLESKY, A, upper)
 
 
 @float32_in_autocast
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """(L, info): as ``cholesky``, but a matrix that is not positive definite is reported in ``info``, [*] of int32,
     as the order of its leading block that is not; LinAlgError with ``check_errors`` only."""
-    factor, info = call("linalg_cholesky_info", A.mH if upper else A)
+    factor, info = call("linalg_cholesky_info", A, upper)
     if check_errors and bool(info.any()):
-        order = int(info.max())
+        which, order = first_bad(info)
         raise LinAlgError(
-            "linalg.cholesky_ex: The factorization could not be completed because the input is not positive-definite "
-            f"(the leading minor of order {order} is not positive-definite)."
+            f"linalg.cholesky_ex: {which}The factorization could not be completed because the input is not "
+            f"positive-definite (the leading minor of order {order} is not positive-definite)."
         )
-    return CholeskyEx(own_result(factor.mH) if upper else factor, info)
+    return CholeskyEx(factor, info)
 
 
 @float32_in_autocast
@@ -206,21 +204,21 @@ def qr(A: Any, mode: str = "reduced") -> Any:
 
 
 def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    """(LU, pivots, info) of [*, m, n]; a pivot that is zero is reported in ``info``, LinAlgError with
+    """(LU, pivots, info) of [*, m, n]; a pivot that is zero is reported in ``info``, RuntimeError with
     ``check_errors`` only."""
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     found = LUFactorEx(*call("linalg_lu_factor_ex", A, pivot))
     if check_errors and bool(found.info.any()):
-        _refuse_zero_pivot(found.info, LinAlgError)
+        _refuse_zero_pivot("lu_factor_ex", found.info)
     return found
 
 
-def _refuse_zero_pivot(info: Any, error: type[Exception]) -> None:
-    at = int(info.max())
-    raise error(
-        f"torch.linalg.lu_factor: U[{at},{at}] is zero and using it on lu_solve would result in a division by zero. If "
-        "you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+def _refuse_zero_pivot(name: str, info: Any) -> None:
+    which, at = first_bad(info)
+    raise RuntimeError(
+        f"torch.linalg.{name}: {which}U[{at},{at}] is zero and using it on lu_solve would result in a division by "
+        "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
         "linalg.lu_factor_ex(A, pivot)"
     )
 
@@ -229,7 +227,7 @@ def lu_factor(A: Any, *, pivot: bool = True) -> Any:
     """(LU, pivots) of [*, m, n], for ``lu_solve``. RuntimeError if a pivot is zero."""
     factors, pivots, info = lu_factor_ex(A, pivot=pivot)
     if bool(info.any()):
-        _refuse_zero_pivot(info, RuntimeError)
+        _refuse_zero_pivot("lu_factor", info)
     return LUFactor(factors, pivots)
 
 
@@ -247,17 +245,11 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
         raise RuntimeError(
             f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)} instead"
         )
-    m, n = LU_data.shape[-2:]
-    k = min(m, n)
-    dtype = LU_data.dtype
-    P = L = U = empty(0, dtype=dtype)
+    P = L = U = empty(0, dtype=LU_data.dtype)
     if unpack_data:
-        eye = call("eye", m, k, dtype)
-        L = LU_data.narrow(-1, 0, k).tril(-1) + eye
-        U = LU_data.narrow(-2, 0, k).triu()
+        L, U = call("lu_unpack", LU_data)
     if unpack_pivots:
-        rows = call("lu_permutation", LU_pivots, m)
-        P = one_hot(rows, m).to(dtype).transpose(-2, -1) if m else LU_data.new_zeros((*rows.shape, 0))
+        P = call("lu_exchanges", LU_pivots, LU_data.shape[-2], LU_data.dtype)
     return PLU(P, L, U)
 
 
@@ -279,9 +271,9 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
         raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-    P, L, U = lu_unpack(LU, pivots)
-    if adjoint:
-        inner = solve_triangular(U.mH, B, upper=False)
-        return P @ solve_triangular(L.mH, inner, upper=True, unitriangular=True)
-    inner = solve_triangular(L, P.transpose(-2, -1) @ B, upper=False, unitriangular=True)
-    return solve_triangular(U, inner, upper=True)
+    batch = same_batch(LU, B)
+    if batch[0] is not LU:
+        pivots = pivots.expand(batch[0].shape[:-1])
+    is_turned = adjoint and LU._aval.dtype.is_complex
+    X = call("linalg_lu_solve", batch[0], pivots, batch[1].conj_physical() if is_turned else batch[1], adjoint)
+    return X.conj_physical() if is_turned else X

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jitgrad.dtypes import HALVES, WHOLE
-from jitgrad.functions import matmul, randn, tensor
-from jitgrad.functions.joining import cat
+from jitgrad.functions import matmul, randn
 from jitgrad.functions.outputs import takes_out
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.decompositions import lu_factor_ex, qr, svd
@@ -28,20 +25,6 @@ class Reflections(NamedTuple):
 
     a: Any
     tau: Any
-
-
-def _vector(input: Any, i: int) -> Any:
-    """Reflection i: zeros, a one, and the elements below the diagonal; [*, m, 1]."""
-    m = input.shape[-2]
-    below = input.narrow(-1, i, 1).narrow(-2, i + 1, m - i - 1)
-    head = input.new_zeros((*input.shape[:-2], i + 1, 1))
-    head[..., i, :] = 1
-    return cat([head, below], -2)
-
-
-def _reflect(x: Any, vector: Any, factor: Any) -> Any:
-    """``(I - factor v v^H) x``."""
-    return x - matmul(vector * factor.unsqueeze(-1).unsqueeze(-1), matmul(vector.mH, x))
 
 
 @takes_out
@@ -78,10 +61,7 @@ def householder_product(A: Any, tau: Any) -> Any:
     if tau.dtype is not A.dtype:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
     refuse("orgqr_cpu", A, (*WHOLE, *HALVES))
-    found = call("eye", m, n, A.dtype).expand((*A.shape[:-2], m, n))
-    for i in reversed(range(tau.shape[-1])):
-        found = _reflect(found, _vector(A, i), tau[..., i])
-    return found.clone() if not tau.shape[-1] else found
+    return call("linalg_householder_product", A, tau)
 
 
 orgqr = householder_product
@@ -103,11 +83,7 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
     _check_ormqr(input, tau, other, left)
     if not left:
         return ormqr(input, tau, other.mH, True, not transpose).mH
-    order = range(tau.shape[-1])
-    for i in order if transpose else reversed(order):
-        factor = tau[..., i].conj() if transpose else tau[..., i]
-        other = _reflect(other, _vector(input, i), factor)
-    return other
+    return call("ormqr", input, tau, other, transpose)
 
 
 def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
@@ -144,15 +120,7 @@ def geqrf(input: Any) -> Reflections:
     if input.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
     refuse("geqrf_cpu", input, (*WHOLE, *HALVES))
-    values = input._ndarray()
-    m, n = values.shape[-2:]
-    factors = np.zeros_like(values)
-    taus = np.zeros((*values.shape[:-2], min(m, n)), values.dtype)
-    if values.size:
-        for at in np.ndindex(values.shape[:-2]):
-            raw, taus[at] = np.linalg.qr(values[at], mode="raw")
-            factors[at] = raw.T
-    return Reflections(tensor(factors, device=input.device), tensor(taus, device=input.device))
+    return Reflections(*call("geqrf", input))
 
 
 class LowRank(NamedTuple):

@@ -15,22 +15,26 @@ from jitgrad.functions import empty, where
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.linear_systems import NOT_INVERTED, NOT_SOLVED, check_square, first_bad_of
 from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["inv", "inv_ex", "lstsq", "pinv", "solve", "solve_ex", "solve_triangular", "tensorinv", "tensorsolve"]
+__all__ = [
+    "first_bad", "inv", "inv_ex", "lstsq", "pinv", "same_batch", "solve", "solve_ex", "solve_triangular", "tensorinv",
+    "tensorsolve",
+]  # fmt: skip
 
 _SOLVE, _INV = (OPS[f"linalg_{name}_ex"] for name in ("solve", "inv"))
 
 
-def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
+def same_batch(a: Any, b: Any) -> tuple[Any, Any]:
     """Both with the batch that they broadcast to."""
-    if a.shape[:-2] == b.shape[:-2]:
+    left, right = a._aval.shape[:-2], b._aval.shape[:-2]
+    if left == right:
         return a, b
     check_square("linalg.solve", a._aval)
-    batch = broadcast("linalg.solve", tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    batch = broadcast("linalg.solve", left, right)
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
@@ -50,9 +54,10 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
         RuntimeError: shapes or dtypes do not fit, or are not floating.
         LinAlgError: a matrix is singular.
     """
-    if A.ndim < 2:
+    a, b = A._aval, B._aval
+    if a.ndim < 2:
         raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
-    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    is_vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.shape == a.shape[:-1])
     if is_vector:
         B = B.unsqueeze(-1)
     if not left:
@@ -62,7 +67,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
                 f"linalg.solve: Incompatible shapes of A and B for the equation XA = B ({sizes[0]} and {sizes[1]})"
             )
         return solve(A.transpose(-2, -1), B.transpose(-2, -1)).transpose(-2, -1)
-    X = door.apply(_SOLVE, *_same_batch(A, B))
+    X = door.apply(_SOLVE, *same_batch(A, B))
     return X.squeeze(-1) if is_vector else X
 
 
@@ -91,16 +96,23 @@ class SolveEx(NamedTuple):
     info: Any
 
 
-def _regular(name: str, A: Any, check_errors: bool) -> tuple[Any, Any]:
-    """The matrices, singular ones replaced by the identity, and which pivots of them are zero."""
+def first_bad(info: Any) -> tuple[str, int]:
+    """(Which matrix of a batch is the first one that is not well, as PyTorch says it; its number in ``info``)."""
+    return first_bad_of(info.detach().cpu().numpy())
+
+
+def _regular(name: str, A: Any, error: str | None) -> tuple[Any, Any]:
+    """The matrices, singular ones replaced by the identity, and which pivots of them are zero. ``error``: the end of
+    LinAlgError's message, which says at "{pivot}" which one is; None: there is no error."""
     check_square(name, A._aval)
     if not A._aval.numel:
         return A, A.new_zeros(A.shape[:-2], dtype=int32)
     info = call("linalg_lu_factor_ex", A.detach(), True)[2]
     if not bool(info.any()):
         return A, info
-    if check_errors:
-        raise LinAlgError(f"{name}: The diagonal element {int(info.max())} is zero, the matrix is singular.")
+    if error is not None:
+        which, pivot = first_bad(info)
+        raise LinAlgError(f"{name}: {which}{error.format(pivot=pivot)}")
     eye = call("eye", A.shape[-1], A.shape[-1], A.dtype)
     return where((info > 0).unsqueeze(-1).unsqueeze(-1), eye, A), info
 
@@ -109,13 +121,13 @@ def _regular(name: str, A: Any, check_errors: bool) -> tuple[Any, Any]:
 def inv_ex(A: Any, *, check_errors: bool = False) -> InverseEx:
     """(inverse, info): as ``inv``, but a singular matrix is reported in ``info``, [*] of int32, as the number of the
     pivot that is zero; LinAlgError with ``check_errors`` only. Its inverse means nothing."""
-    regular, info = _regular("linalg.inv_ex", A, check_errors)
+    regular, info = _regular("linalg.inv_ex", A, NOT_INVERTED if check_errors else None)
     return InverseEx(inv(regular), info)
 
 
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> SolveEx:
     """(result, info): as ``solve``, but a singular matrix is reported in ``info``, as by ``inv_ex``."""
-    regular, info = _regular("linalg.solve_ex", A, check_errors)
+    regular, info = _regular("torch.linalg.solve_ex", A, NOT_SOLVED if check_errors else None)
     return SolveEx(solve(regular, B, left=left), info)
 
 
@@ -132,15 +144,16 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
     Raises:
         RuntimeError: shapes or dtypes do not fit, or are not floating.
     """
-    for x, name in ((A, "A"), (B, "B")):
+    a, b = A._aval, B._aval
+    for x, name in ((a, "A"), (b, "B")):
         if x.ndim < 2:
             raise RuntimeError(f"linalg.solve_triangular: The input tensor {name} must have at least 2 dimensions.")
-    if A.dtype is not B.dtype:
+    if a.dtype is not b.dtype:
         raise RuntimeError(
             "linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type "
             f"{A.dtype.type_name} and B of type {B.dtype.type_name} instead"
         )
-    if A.shape[-1] == A.shape[-2] != B.shape[-2 if left else -1]:
+    if a.shape[-1] == a.shape[-2] != b.shape[-2 if left else -1]:
         sizes = [f"{x.shape[-2]}x{x.shape[-1]}" for x in (A, B)]
         raise RuntimeError(
             "linalg.solve_triangular: Incompatible shapes of A and B for the equation "
@@ -149,7 +162,7 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitrian
     if not left:
         flipped = A.transpose(-2, -1), B.transpose(-2, -1)
         return solve_triangular(*flipped, upper=not upper, unitriangular=unitriangular).transpose(-2, -1)
-    return call("linalg_solve_triangular", *_same_batch(A, B), upper, unitriangular)
+    return call("linalg_solve_triangular", *same_batch(A, B), upper, unitriangular)
 
 
 def pinv(

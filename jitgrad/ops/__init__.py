@@ -81,6 +81,8 @@ _LATE = {
     "linear_systems": "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),
+    "factored_systems": "cholesky_solve linalg_lu_solve lu_exchanges lu_unpack",
+    "reflections": "geqrf linalg_householder_product ormqr",
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_eig linalg_lu_factor_ex "
     "linalg_qr lu_permutation",
     "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "

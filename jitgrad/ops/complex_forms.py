@@ -48,7 +48,7 @@ LINEAR = frozenset(
         "unfold_backward as_strided as_strided_backward as_strided_again select_scatter slice_scatter "
         "diagonal_scatter as_strided_scatter strided_select strided_window strided_scatter strided_add eq "
         "eq_as_self ne ne_as_self logical_and logical_or logical_xor logical_not isnan isinf isfinite isreal "
-        "isclose any all count_nonzero im2col col2im _conj conj_physical view_as_real"
+        "isclose any all count_nonzero im2col col2im _conj conj_physical view_as_real lu_unpack"
     ).split()
 ) | frozenset(
     f"index{kind}{n}" for n in range(1, 7) for kind in ("", "_backward", "_put", "_put_accumulate")
@@ -61,7 +61,7 @@ HOLOMORPHIC = frozenset(
         "atanh sigmoid sinc reciprocal silu add_scaled sub_scaled mul div lerp addcmul addcdiv logaddexp logsumexp "
         "logcumsumexp prod prod_dim cumprod mm bmm mv dot addmm linear linear_nobias pow_scalar pow index_add "
         "ldexp conv2d conv2d_input conv2d_weight linalg_solve_ex linalg_inv_ex _linalg_det linalg_cofactors "
-        "linalg_matrix_exp linalg_solve_triangular linalg_lu_factor_ex"
+        "linalg_matrix_exp linalg_solve_triangular linalg_lu_factor_ex linalg_lu_solve"
     ).split()
 )
 """Holomorphic in all inputs: their rules are conjugated."""
@@ -69,7 +69,8 @@ HOLOMORPHIC = frozenset(
 AS_WRITTEN = frozenset(
     (
         "abs sgn angle nan_to_num var std linalg_vector_norm linalg_cholesky_ex linalg_cholesky_info _linalg_svd "
-        "_linalg_eigh linalg_qr _linalg_slogdet linalg_pinv linalg_eig _fft_c2c _fft_c2r fft_r2c_backward"
+        "_linalg_eigh linalg_qr _linalg_slogdet linalg_pinv linalg_eig _fft_c2c _fft_c2r fft_r2c_backward "
+        "cholesky_solve geqrf linalg_householder_product ormqr"
     ).split()
 )
 """Not holomorphic: their rules hold for complex numbers, or those of ``complex_rules`` do."""

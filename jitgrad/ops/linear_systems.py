@@ -1,7 +1,7 @@
 """Systems of linear equations.
 
-Owns: linalg_solve_ex, linalg_inv_ex, linalg_cholesky_ex, over [*, n, n]. They have no lowering: in a compiled step
-LAPACK runs between two native pieces.
+Owns: linalg_solve_ex, linalg_inv_ex, linalg_cholesky_ex, over [*, n, n]; which matrices are small. Small ones have
+lowerings, Note [Matrix routines]; of larger ones LAPACK runs, in a compiled step between two native pieces.
 Must not know: Tensor, kernels.
 """
 
@@ -11,13 +11,38 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import float32, float64
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.table import OPS, RuleContext, Vjp, define
 
-__all__ = ["adjoint", "check_matrix", "check_square", "cholesky_rule", "transposed"]
+__all__ = [
+    "NOT_INVERTED", "NOT_SOLVED", "adjoint", "are_small", "check_matrix", "check_square", "cholesky_rule",
+    "first_bad_of", "flipped", "lower_cholesky", "lower_identity", "transposed",
+]  # fmt: skip
+
+NOT_SOLVED = "The solver failed because the input matrix is singular."
+NOT_INVERTED = (
+    "The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
+)
+_SMALL_ORDER = 32
+"""Up to so many rows and columns LAPACK's blocks gain less than its call costs."""
+
+
+def are_small(avals: Any, *params: Any) -> bool:
+    """Whether kernels compute with these matrices: real ones, with few rows and columns, and some of both."""
+    return all([x.dtype in (float32, float64) for x in avals]) and all(
+        [x.ndim >= 2 and x.numel and max(x.shape[-2:]) <= _SMALL_ORDER for x in avals]
+    )
+
+
+def lower_identity(b: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Identity matrices, [*, m, n]."""
+    rank = len(shape)
+    return b.cast(b.eq(b.iota(shape, rank - 2), b.iota(shape, rank - 1)), dtype)
+
 
 def check_matrix(name: str, a: Aval) -> None:
     """RuntimeError unless it is [*, m, n], of floats; ``name`` is for messages."""
@@ -59,12 +84,28 @@ def _inv_aval(a: Aval) -> Aval:
     return make_aval(a.shape, a.dtype)
 
 
+def _zero_pivots(a: Any) -> Any:
+    """Per matrix 0, or the number of the first pivot that is zero."""
+    rule = OPS["linalg_lu_factor_ex"].numpy
+    assert rule is not None
+    return rule(a, True)[2]
+
+
+def first_bad_of(info: Any) -> tuple[str, int]:
+    """(Which matrix of a batch is the first bad one, as PyTorch says it; its number). The last one where all are well
+    but for rounding."""
+    bad = np.flatnonzero(info)
+    nr = int(bad[0]) if bad.size else info.size - 1
+    return f"(Batch element {nr}): " if info.ndim else "", int(info.flat[nr]) or 1
+
+
 @lapack
 def _np_solve(a: Any, b: Any) -> Any:
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError:
-        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+        which, _ = first_bad_of(_zero_pivots(a))
+        raise LinAlgError(f"torch.linalg.solve: {which}{NOT_SOLVED}") from None
 
 
 @lapack
@@ -72,24 +113,31 @@ def _np_inv(a: Any) -> Any:
     try:
         return np.linalg.inv(a)
     except np.linalg.LinAlgError:
-        raise LinAlgError(
-            "linalg.inv: The inversion could not be completed because the input matrix is singular."
-        ) from None
+        which, pivot = first_bad_of(_zero_pivots(a))
+        raise LinAlgError(f"linalg.inv: {which}{NOT_INVERTED.format(pivot=pivot)}") from None
 
 
-def _cholesky_aval(a: Aval) -> Aval:
+def _cholesky_aval(a: Aval, upper: bool) -> Aval:
     check_square("linalg.cholesky", a)
     return make_aval(a.shape, a.dtype)
 
 
 @lapack
-def _np_cholesky(a: Any) -> Any:
+def _np_cholesky(a: Any, upper: bool) -> Any:
     try:
-        return np.linalg.cholesky(a)
+        factor = np.linalg.cholesky(flipped(a, upper))
+        is_good = not np.isnan(factor.diagonal(0, -2, -1)).any()
     except np.linalg.LinAlgError:
-        raise LinAlgError(
-            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
-        ) from None
+        is_good = False
+    if is_good:
+        return flipped(factor, upper)
+    rule = OPS["linalg_cholesky_info"].numpy
+    assert rule is not None
+    which, order = first_bad_of(rule(a, upper)[1])
+    raise LinAlgError(
+        f"linalg.cholesky: {which}The factorization could not be completed because the input is not positive-definite "
+        f"(the leading minor of order {order} is not positive-definite)."
+    )
 
 
 def transposed(x: Any) -> Any:
@@ -110,13 +158,29 @@ def _solve_a_rule(c: RuleContext, g: Any, a: Any, x: Any) -> Any:
     return -(call("linalg_solve_ex", transposed(a), g) @ transposed(x))
 
 
+def flipped(a: Any, upper: bool) -> Any:
+    """The adjoint of arrays with an upper triangle, whose lower one is then used; else themselves."""
+    return a.swapaxes(-1, -2).conj() if upper else a
+
+
+def lower_cholesky(b: Any, a: Any, upper: bool, can_fail: bool) -> tuple[Any, Any]:
+    """(The factor, info), of real matrices."""
+    rank = len(a.shape)
+    turn = (*range(rank - 2), rank - 1, rank - 2)
+    factor, info = b.matrix("cholesky", (b.permute(a, turn) if upper else a,), can_fail)
+    return b.permute(factor, turn) if upper else factor, info
+
+
 def cholesky_rule(c: RuleContext, g: Any, factor: Any) -> Any:
-    """I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10, symmetric."""
+    """I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10, symmetric: it is its own adjoint.
+    """
+    if c.params[0]:
+        factor, g = adjoint(factor), adjoint(g)
     back = adjoint(factor)
     inner = call("tril", back @ g, 0)
     symmetric = (inner + adjoint(call("tril", inner, -1))) * 0.5
-    left = call("linalg_solve_ex", back, symmetric)
-    return adjoint(call("linalg_solve_ex", back, adjoint(left)))
+    left = call("linalg_solve_triangular", back, symmetric, True, False)
+    return call("linalg_solve_triangular", back, adjoint(left), True, False)
 
 
 def _inv_rule(c: RuleContext, g: Any, inverse: Any) -> Any:
@@ -128,6 +192,8 @@ define(
     "linalg_solve_ex",
     aval=_solve_aval,
     numpy=_np_solve,
+    lower=lambda b, a, right: b.matrix("solve", (a, right), 0.0)[0],
+    lowers=are_small,
     vjps=[Vjp(_solve_a_rule, (0, "out")), Vjp(_solve_b_rule, (0,))],
     num_inputs=2,
     checks_reals=True,
@@ -136,7 +202,17 @@ define(
     "linalg_cholesky_ex",
     aval=_cholesky_aval,
     numpy=_np_cholesky,
+    lower=lambda b, a, upper: lower_cholesky(b, a, upper, True)[0],
+    lowers=are_small,
     vjps=[Vjp(cholesky_rule, ("out",))],
     checks_reals=True,
 )
-define("linalg_inv_ex", aval=_inv_aval, numpy=_np_inv, vjps=[Vjp(_inv_rule, ("out",))], checks_reals=True)
+define(
+    "linalg_inv_ex",
+    aval=_inv_aval,
+    numpy=_np_inv,
+    lower=lambda b, a: b.matrix("solve", (a, lower_identity(b, a.shape, a.dtype)), 0.0)[0],
+    lowers=are_small,
+    vjps=[Vjp(_inv_rule, ("out",))],
+    checks_reals=True,
+)

@@ -1,7 +1,8 @@
 """Factors of matrices: singular values, eigenvalues, QR, LU, Cholesky with a report.
 
 Owns: _linalg_svd, _linalg_eigh, linalg_eig, linalg_qr, linalg_lu_factor_ex, lu_permutation, linalg_cholesky_info, over
-[*, m, n]. None has a lowering: LAPACK runs, through NumPy. Signs of vectors are LAPACK's.
+[*, m, n]. Small matrices have lowerings for QR, LU and Cholesky; else LAPACK runs, through NumPy. Signs of vectors are
+LAPACK's.
 Must not know: Tensor, kernels.
 """
 
@@ -18,10 +19,20 @@ from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, cholesky_rule, transposed
+from jitgrad.ops.linear_systems import (
+    adjoint,
+    are_small,
+    check_matrix,
+    check_square,
+    cholesky_rule,
+    flipped,
+    lower_cholesky,
+    lower_identity,
+    transposed,
+)
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["np_permutation"]
 
 
 def _sizes(a: Aval) -> tuple[tuple[int, ...], int, int, int]:
@@ -237,7 +248,23 @@ def _real(x: Any) -> Any:
     return call("view_as_real", x).select(-1, 0) if x._aval.dtype.is_complex else x
 
 
-define("linalg_qr", aval=_qr_aval, numpy=_np_qr, vjps=[Vjp(_qr_rule, ("out", "out1"))])
+def _lower_qr(b: Any, a: Any, mode: str) -> tuple[Any, Any]:
+    *batch, m, n = a.shape
+    k = m if mode == "complete" else min(m, n)
+    factors, tau = b.matrix("reflections", (a,))
+    first = b.slice(factors, [0] * len(a.shape), (*batch, k, n), [1] * len(a.shape))
+    rank = len(a.shape)
+    is_upper = b.le(b.iota(first.shape, rank - 2), b.iota(first.shape, rank - 1))
+    r = b.where(is_upper, first, b.const(0.0, a.dtype))
+    if mode == "r":
+        return b.const(0.0, a.dtype, (0,)), r
+    return b.matrix("reflect", (factors, tau, lower_identity(b, (*batch, m, k), a.dtype)), False)[0], r
+
+
+define(
+    "linalg_qr", aval=_qr_aval, numpy=_np_qr, lower=_lower_qr, lowers=are_small,
+    vjps=[Vjp(_qr_rule, ("out", "out1"))],
+)  # fmt: skip
 
 
 # --- linalg_lu_factor_ex(a | pivot): both factors in one matrix, row exchanges, where a pivot is zero ---
@@ -311,7 +338,14 @@ def _over_upper(upper: Any, x: Any) -> Any:
     return transposed(call("linalg_solve_triangular", upper, transposed(x), True, False))
 
 
-define("linalg_lu_factor_ex", aval=_lu_aval, numpy=_np_lu, vjps=[Vjp(_lu_rule, ("out", "out1"))])
+define(
+    "linalg_lu_factor_ex",
+    aval=_lu_aval,
+    numpy=_np_lu,
+    lower=lambda b, a, pivot: b.matrix("lu", (a,)),
+    lowers=lambda avals, pivot: pivot and are_small(avals),
+    vjps=[Vjp(_lu_rule, ("out", "out1"))],
+)
 
 
 def _permutation_aval(pivots: Aval, m: int) -> Aval:
@@ -320,7 +354,7 @@ def _permutation_aval(pivots: Aval, m: int) -> Aval:
     return make_aval((*pivots.shape[:-1], m), int64)
 
 
-def _np_permutation(pivots: Any, m: int) -> Any:
+def np_permutation(pivots: Any, m: int) -> Any:
     *batch, k = pivots.shape
     if ((pivots < 1) | (pivots > m)).any():
         raise RuntimeError(
@@ -339,37 +373,45 @@ def _np_permutation(pivots: Any, m: int) -> Any:
 define(
     "lu_permutation",
     aval=_permutation_aval,
-    numpy=_np_permutation,
+    numpy=np_permutation,
+    lower=lambda b, pivots, m: b.matrix("permutation", (pivots,), m)[0],
+    lowers=lambda avals, m: bool(avals[0].numel),
     checks_values=True,
 )
 
 
-# --- linalg_cholesky_info(a): the factor, and the order of the leading block that is not positive definite ---
+# --- linalg_cholesky_info(a | upper): the factor, and the order of the leading block that is not positive definite ---
 
 
-def _info_aval(a: Aval) -> tuple[Aval, Aval]:
+def _info_aval(a: Aval, upper: bool) -> tuple[Aval, Aval]:
     check_square("linalg.cholesky_ex", a)
     return make_aval(a.shape, a.dtype), make_aval(a.shape[:-2], int32)
 
 
 @lapack
-def _np_cholesky_info(a: Any) -> tuple[Any, Any]:
+def _np_cholesky_info(a: Any, upper: bool) -> tuple[Any, Any]:
     """Where there is no factor, that of the leading block that has one, before what was not reached."""
+    a = flipped(a, upper)
     factors, info = np.tril(a), np.zeros(a.shape[:-2], np.int32)
     for i in np.ndindex(*a.shape[:-2]):
         for k in range(a.shape[-1], -1, -1):
             try:
-                factors[i][:k, :k] = np.linalg.cholesky(a[i][:k, :k])
-                break
+                leading = np.linalg.cholesky(a[i][:k, :k])
             except np.linalg.LinAlgError:
-                info[i] = k
-    return factors, info
+                continue
+            if not np.isnan(leading.diagonal()).any():
+                factors[i][:k, :k] = leading
+                info[i] = k + 1 if k < a.shape[-1] else 0
+                break
+    return flipped(factors, upper), info
 
 
 define(
     "linalg_cholesky_info",
     aval=_info_aval,
     numpy=_np_cholesky_info,
+    lower=lambda b, a, upper: lower_cholesky(b, a, upper, False),
+    lowers=are_small,
     vjps=[Vjp(lambda c, g, factor: cholesky_rule(c, g[0], factor), ("out",))],
     node_name="LinalgCholeskyExBackward0",
 )

@@ -1,7 +1,7 @@
 """Functions of matrices: determinants, pseudo-inverses, exponentials, and solutions of triangular systems.
 
-Owns: _linalg_det, linalg_cofactors, _linalg_slogdet, linalg_pinv, linalg_matrix_exp, linalg_solve_triangular. None has
-a lowering.
+Owns: _linalg_det, linalg_cofactors, _linalg_slogdet, linalg_pinv, linalg_matrix_exp, linalg_solve_triangular. Small
+matrices have lowerings for all but pinv and matrix_exp.
 Must not know: Tensor, kernels.
 """
 
@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.dtypes import int64
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, check_matrix, check_square, transposed
+from jitgrad.ops.linear_systems import adjoint, are_small, check_matrix, check_square, lower_identity, transposed
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["complex_slogdet_rule"]
+__all__ = ["complex_slogdet_rule", "np_triangular"]
 
 
 # --- _linalg_det(a), linalg_cofactors(a), _linalg_slogdet(a) ---
@@ -45,6 +46,43 @@ def _np_cofactors(a: Any) -> Any:
     others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
     sign = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
     return ((u.conj() * others[..., None, :]) @ vh.conj() * sign).astype(a.dtype)
+
+
+def _diagonal(b: Any, x: Any) -> Any:
+    """[*, n] of [*, n, n]."""
+    *batch, n, _ = x.shape
+    flat = b.reshape(x, (*batch, n * n))
+    starts, steps = [0] * len(flat.shape), [1] * len(batch) + [n + 1]
+    return b.slice(flat, starts, flat.shape, steps)
+
+
+def _lower_factors(b: Any, a: Any) -> tuple[Any, Any]:
+    """(The diagonal of U, -1 or 1: the sign of the exchanges of rows), [*, n] and [*]."""
+    factors, pivots, _ = b.matrix("lu", (a,))
+    last = len(pivots.shape) - 1
+    own = b.add(b.iota(pivots.shape, last), 1)
+    signs = b.where(b.eq(b.cast(pivots, int64), own), b.const(1.0, a.dtype), b.const(-1.0, a.dtype))
+    return _diagonal(b, factors), b.reduce("prod", signs, (last,))
+
+
+def _lower_det(b: Any, a: Any) -> Any:
+    diagonal, sign = _lower_factors(b, a)
+    return b.mul(b.reduce("prod", diagonal, (len(diagonal.shape) - 1,)), sign)
+
+
+def _lower_slogdet(b: Any, a: Any) -> tuple[Any, Any]:
+    diagonal, sign = _lower_factors(b, a)
+    last = (len(diagonal.shape) - 1,)
+    return b.mul(b.reduce("prod", b.sign(diagonal), last), sign), b.sum(b.log(b.abs(diagonal)), last)
+
+
+def _lower_cofactors(b: Any, a: Any) -> Any:
+    """det(A) A^-T. What is nearly singular is reported as bad data, since singular values say more then."""
+    rank, n = len(a.shape), a.shape[-1]
+    turned = b.permute(a, (*range(rank - 2), rank - 1, rank - 2))
+    least = 8 * n * float(np.finfo(a.dtype.np).eps)
+    inverse = b.matrix("solve", (turned, lower_identity(b, a.shape, a.dtype)), least)[0]
+    return b.mul(b.reshape(_lower_det(b, a), (*a.shape[:-2], 1, 1)), inverse)
 
 
 def _wide(g: Any) -> Any:
@@ -76,18 +114,25 @@ define(
     "_linalg_det",
     aval=_det_aval,
     numpy=lapack(np.linalg.det),
+    lower=_lower_det,
+    lowers=are_small,
     vjps=[Vjp(lambda c, g, a: _wide(g) * call("linalg_cofactors", a), (0,))],
 )
 define(
     "linalg_cofactors",
     aval=lambda a: make_aval(a.shape, a.dtype),
     numpy=_np_cofactors,
+    lower=_lower_cofactors,
+    lowers=are_small,
+    falls_back=True,
     vjps=[Vjp(_cofactors_rule, (0, "out"))],
 )
 define(
     "_linalg_slogdet",
     aval=_slogdet_aval,
     numpy=lapack(lambda a: tuple(np.linalg.slogdet(a))),
+    lower=_lower_slogdet,
+    lowers=are_small,
     vjps=[Vjp(_slogdet_rule, (0,))],
 )
 
@@ -190,7 +235,7 @@ def _triangular_aval(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval
 
 
 @lapack
-def _np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
+def np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     """Row by row, from the row with one unknown on; a zero on the diagonal divides, as in LAPACK."""
     n = a.shape[-1]
     x = np.array(b, order="C")
@@ -217,7 +262,9 @@ def _triangular_rules() -> list[Vjp]:
 define(
     "linalg_solve_triangular",
     aval=_triangular_aval,
-    numpy=_np_triangular,
+    numpy=np_triangular,
+    lower=lambda b, a, right, upper, unitriangular: b.matrix("triangular", (a, right), upper, unitriangular)[0],
+    lowers=are_small,
     vjps=_triangular_rules(),
     num_inputs=2,
 )

@@ -64,7 +64,7 @@ def _np_add(src: Any, base: Aval, view: Aval) -> Any:
     return whole.copy()
 
 
-def _is_window(base: Aval, view: Aval) -> bool:
+def _is_window(avals: Any, base: Aval, view: Aval) -> bool:
     """Whether kernels can tell where the view's elements are."""
     return region_of(base, view) is not None
 

@@ -86,7 +86,8 @@ class Op:
             (a wrong dtype is cast by the caller). None for views, which move no data.
         lower: ``lower(b, *values, *params) -> value or tuple of values`` over the primitives of
             ``codegen.primitives.builder.Builder``; None = no lowering: runs eagerly inside a compiled step.
-        lowers: ``lowers(*params)``: whether ``lower`` can do an operation with these params; None if it always can.
+        lowers: ``lowers(avals, *params)``: whether ``lower`` can do an operation on such operands (a number's aval is
+            None) with these params; None if it always can.
         vjps: one entry per tensor input; None = not differentiable with respect to it. Empty = never differentiable.
         num_inputs: how many tensor-or-number inputs come before the params; -1 = one list of tensors: rules receive
             that list as their first argument, and ``vjps`` holds ONE entry, whose rule returns a tuple with one
@@ -108,6 +109,7 @@ class Op:
         checks_values: integer or bool inputs may make it raise (an index out of range): it is run even where nobody
             uses what it computes.
         checks_reals: floating inputs may make it raise (a singular matrix): the same holds.
+        falls_back: kernels may report bad data where the NumPy rule has a result, so that the rule takes their place.
     """
 
     name: str
@@ -129,6 +131,11 @@ class Op:
     numbers: frozenset[int] = frozenset()
     runs_once: bool = False
     write: Callable[..., Any] | None = None
+    falls_back: bool = False
+
+    def has_lowering(self, avals: Sequence[Aval | None], params: tuple[Any, ...]) -> bool:
+        """Whether kernels can compute it. ``avals``: of the operands; None for a number."""
+        return self.lower is not None and (self.lowers is None or self.lowers(avals, *params))
 
     @property
     def is_differentiable(self) -> bool:
@@ -377,6 +384,7 @@ def define(
     numbers: Sequence[int] = (),
     runs_once: bool = False,
     write: Callable[..., Any] | None = None,
+    falls_back: bool = False,
 ) -> Op:
     """Register an operation and return it; ValueError if the name is taken.
 
@@ -405,6 +413,7 @@ def define(
         frozenset([*numbers, *(node_names or ())]),
         runs_once,
         write,
+        falls_back or checks_reals,
     )
     OPS[name] = op
     return op

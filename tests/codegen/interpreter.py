@@ -20,6 +20,7 @@ from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
 from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
+from tests.codegen.matrix_parts import matrix_parts
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 UNARY: dict[str, Callable[..., Any]] = {
@@ -86,6 +87,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         **{op: partial(_scatter, v, wide) for op in SCATTERS},
         **{op: partial(_scanned, v, args) for op in SCANS},
         **{op: partial(_sorted, v, args) for op in SORTS},
+        "matrix": lambda: matrix_parts(p[0], p[1], args)[p[2]],
         "cat": lambda: np.concatenate(args, axis=p),
     }
     return simple[op]()

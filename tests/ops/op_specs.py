@@ -418,6 +418,38 @@ def _scans() -> dict[str, list[Sample]]:
     }
 
 
+def _factored() -> dict[str, list[Sample]]:
+    factors, pivots, right = f(2, 3, 3) + 3 * np.eye(3), np.array([[3, 2, 3], [1, 3, 3]], np.int32), f(2, 3, 2)
+    tall, tau = f(2, 4, 3), f(2, 3)
+    return {
+        "lu_unpack": [
+            Sample((a,), (), lambda t, a: tuple(t.lu_unpack(a, t.empty(0), unpack_pivots=False)[1:]))
+            for a in (factors, tall, f(3, 4))
+        ],
+        "lu_exchanges": [Sample((pivots,), (4, float64))],
+        "linalg_lu_solve": [
+            Sample(
+                (factors, pivots, right),
+                (turned,),
+                lambda t, a, p, b, turned=turned: t.linalg.lu_solve(a, p, b, adjoint=turned),
+            )
+            for turned in (False, True)
+        ],
+        "cholesky_solve": [
+            Sample((right, factors), (upper,), lambda t, b, a, upper=upper: t.cholesky_solve(b, a, upper), False)
+            for upper in (False, True)
+        ],
+        "geqrf": [Sample((a,), (), lambda t, a: tuple(t.geqrf(a.detach()))) for a in (tall, f(3, 4))],
+        "linalg_householder_product": [
+            Sample((tall, tau), (), lambda t, a, tau: t.linalg.householder_product(a, tau)),
+        ],
+        "ormqr": [
+            Sample((tall, tau, f(2, 4, 2)), (turned,), lambda t, a, u, c, turned=turned: t.ormqr(a, u, c, True, turned))
+            for turned in (False, True)
+        ],
+    }
+
+
 def _matrices() -> dict[str, list[Sample]]:
     square, tall, wide = f(2, 3, 3) + 2 * np.eye(3), f(2, 4, 3), f(3, 4)
     singular = np.array([[1.0, 2.0], [2.0, 4.0]])
@@ -433,7 +465,11 @@ def _matrices() -> dict[str, list[Sample]]:
             Sample((a,), (True,), lambda t, a: tuple(t.linalg.lu_factor_ex(a))) for a in (square, tall, wide)
         ],
         "lu_permutation": [Sample((np.array([[3, 2, 3], [1, 3, 3]], np.int32),), (4,))],
-        "linalg_cholesky_info": [Sample((_positive_definite(2, 3),), (), lambda t, a: tuple(t.linalg.cholesky_ex(a)))],
+        "linalg_cholesky_info": [
+            Sample((_positive_definite(2, 3),), (u,), lambda t, a, u=u: tuple(t.linalg.cholesky_ex(a, upper=u)))
+            for u in (False, True)
+        ],
+        **_factored(),
         "_linalg_det": [Sample((a,), (), lambda t, a: t.linalg.det(a)) for a in (square, f(2, 2))],
         "linalg_cofactors": [Sample((square,)), Sample((singular,), (), None, False)],
         "_linalg_slogdet": [Sample((square,), (), lambda t, a: tuple(t.linalg.slogdet(a)))],
@@ -544,7 +580,8 @@ def _products() -> dict[str, list[Sample]]:
             Sample((f(2, 3, 3) + 4 * np.eye(3), f(2, 3, 2)), (), lambda t, a, b: t.linalg.solve(a, b)),
         ],
         "linalg_cholesky_ex": [
-            Sample((_positive_definite(2, 3),), (), lambda t, a: t.linalg.cholesky(a)),
+            Sample((_positive_definite(2, 3),), (u,), lambda t, a, u=u: t.linalg.cholesky(a, upper=u))
+            for u in (False, True)
         ],
         "polygamma": [
             Sample((pos(3, 4),), (n,), lambda t, x, n=n: t.polygamma(n, x))

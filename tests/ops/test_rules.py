@@ -30,12 +30,10 @@ EAGER_ONLY = {
     "linspace": "made once, from both ends: not worth a kernel",
     "masked_scatter": "which element goes where depends on the mask",
     "masked_scatter_backward": "as masked_scatter",
-    **{name: "LAPACK, through NumPy" for name in ("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_ex")},
 }
 EAGER_ONLY |= dict.fromkeys("mode nanmedian nanmedian_dim".split(), "which rank is wanted depends on the values")
 EAGER_ONLY |= dict.fromkeys(
-    "_linalg_det _linalg_eigh _linalg_slogdet _linalg_svd linalg_cholesky_info linalg_cofactors linalg_eig "
-    "linalg_lu_factor_ex linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular lu_permutation".split(),
+    "_linalg_eigh _linalg_svd linalg_eig linalg_matrix_exp linalg_pinv".split(),
     "LAPACK, through NumPy",
 )
 EAGER_ONLY |= dict.fromkeys(("_ctc_loss", "_ctc_loss_backward"), "sums over paths, step by step through time")
@@ -105,7 +103,8 @@ def test_lowering_means_the_same_as_the_numpy_rule(
     name: str, sample: Sample, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     op = OPS[name]
-    if op.lower is None or not (op.lowers is None or op.lowers(*sample.params)):
+    avals = [_aval(x) if isinstance(x, np.ndarray) else None for x in _as(dtype, sample.inputs)]
+    if not op.has_lowering(avals, sample.params):
         pytest.skip("runs eagerly only")
     for key, function in EXTRA_UNARY.items():
         monkeypatch.setitem(interpreter.UNARY, key, function)
@@ -128,7 +127,12 @@ def test_lowering_means_the_same_as_the_numpy_rule(
         expected = [out.numpy() for out in outputs]
     else:
         expected = run_numpy(op, list(inputs[0]) if op.num_inputs < 0 else list(inputs), sample.params, avals)
-    for got, want in zip(interpreter.evaluate(roots, arrays), expected, strict=True):
+    try:
+        found = interpreter.evaluate(roots, arrays)
+    except np.linalg.LinAlgError:  # kernels report bad data, and the NumPy rule takes their place
+        assert op.falls_back
+        return
+    for got, want in zip(found, expected, strict=True):
         tol = 1e-12 if got.dtype == np.float64 else 1e-5
         np.testing.assert_allclose(got, want, rtol=tol, atol=tol)
 

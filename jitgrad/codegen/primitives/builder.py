@@ -21,6 +21,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 #             extreme's position (int64); of equal ones the last, a NaN from the first one on; Note [Row routines]
 # sort        (dim, is_descending, count): the first elements in order; argsort: their positions (int64). Equal ones
 #             keep their order; a NaN is larger than all numbers
+# matrix      (kind, flags, number of the result): factors and systems of small matrices, see ``matrices.py``
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
 # gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
 # check       (extent): an index, clamped; where it was outside, the program reports an error
@@ -40,6 +41,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
@@ -311,6 +313,12 @@ class Builder:
         """(The first ``count`` elements along a dimension in order, their positions)."""
         shape, params = (*x.shape[:dim], count, *x.shape[dim + 1 :]), (dim, is_descending, count)
         return self.make("sort", (x,), params, shape, x.dtype), self.make("argsort", (x,), params, shape, int64)
+
+    def matrix(self, kind: str, operands: Sequence[Value], *flags: Any) -> tuple[Value, ...]:
+        """All results for small matrices, see ``matrices.py``."""
+        results = matrix_results(kind, [x.shape for x in operands], operands[0].dtype, flags)
+        srcs = tuple(operands)
+        return tuple([self.make("matrix", srcs, (kind, flags, nr), *of) for nr, of in enumerate(results)])
 
     # the rest
     def copy(self, x: Value) -> Value:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCANS, SCATTERS, SORTS, Value
+from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.dtypes import INTEGER, bool_, float64, int64
 from jitgrad.ops.aval import Aval
 
@@ -186,6 +187,12 @@ def _sort(v: Value) -> None:
     _is(v, (*x.shape[:dim], count, *x.shape[dim + 1 :]), int64 if v.op == "argsort" else x.dtype)
 
 
+def _matrix(v: Value) -> None:
+    kind, flags, part = v.params
+    _require(all(not x.dtype.is_short and 0 not in x.shape for x in v.srcs), "takes no short dtype, and nothing empty")
+    _is(v, *matrix_results(kind, [x.shape for x in v.srcs], v.srcs[0].dtype, flags)[part])
+
+
 def _matmul(v: Value) -> None:
     x, y = v.srcs
     _require(len(x.shape) == len(y.shape) == 3 and x.dtype is y.dtype, "takes two batches of matrices of one dtype")
@@ -261,6 +268,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
     "argmin": _argreduce,
     **dict.fromkeys(SCANS, _scan),
     **dict.fromkeys(SORTS, _sort),
+    "matrix": _matrix,
     "matmul": _matmul,
     "gather": _gather,
     "check": _check,

@@ -25,13 +25,13 @@ from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.codegen.routines.routine import ArrayRoutine, RoutineCall, RoutineParam
 from jitgrad.dtypes import DType, int64
 
-__all__ = ["LANES", "RowBuilder", "row_call"]
+__all__ = ["LANES", "MAX_UNITS", "UNIT_NS", "RowBuilder", "routine_of", "row_call"]
 
 LANES = 16
 """How many neighbouring rows are walked side by side: a cache line of float32."""
-_UNIT_NS = 20_000.0
+UNIT_NS = 20_000.0
 """A unit of work is worth waking another thread for."""
-_MAX_UNITS = 64
+MAX_UNITS = 64
 _SYMBOL = "rows"
 
 
@@ -97,14 +97,15 @@ class RowBuilder(FnBuilder):
 
 
 @functools.lru_cache(maxsize=256)
-def _routine(name: str, dtypes: tuple[DType, ...], body: Callable[[RowBuilder], None]) -> ArrayRoutine:
-    """The routine that ``body`` prints. Equal arguments give one object."""
+def routine_of(name: str, dtypes: tuple[DType, ...], body: Callable[[RowBuilder], str | None]) -> ArrayRoutine:
+    """The routine that ``body`` prints. Equal arguments give one object. One that can fail returns the register of its
+    status, which is 0 where all was well."""
     b = RowBuilder(dtypes)
-    body(b)
-    text = b.finish("ret i32 0", "internal i32")
+    status = body(b)
+    text = b.finish(f"ret i32 {status or 0}", "internal i32")
     arrays = [RoutineParam("array", d.name, 3) for d in dtypes]
     params = [RoutineParam("unit", "i64"), *arrays, RoutineParam("int", "i64")]
-    return ArrayRoutine(name, text, _SYMBOL, params, can_fail=False)
+    return ArrayRoutine(name, text, _SYMBOL, params, can_fail=status is not None)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -127,8 +128,8 @@ def row_call(
     (outer, n, inner), _ = arrays[0]
     items = items or outer * (1 if inner == 1 else -(-inner // LANES))
     cost = element_ns * outer * n * inner
-    units = max(1, min(items, _MAX_UNITS, math.ceil(cost / _UNIT_NS)))
+    units = max(1, min(items, MAX_UNITS, math.ceil(cost / UNIT_NS)))
     if scratch is not None:
         arrays = (*arrays, ((units, *scratch), int64))
-    routine = _routine(name, tuple([dtype for _, dtype in arrays]), body)
+    routine = routine_of(name, tuple([dtype for _, dtype in arrays]), body)
     return RoutineCall(routine, [s for s, _ in arrays], [d for _, d in arrays], (units,), 1, units, cost)

@@ -1,4 +1,4 @@
-"""Primitives that walk rows become routines: rewrite rules.
+"""Primitives that walk rows, and those of matrices, become routines: rewrite rules.
 
 Owns: ``WALKS``.
 Must not know: the routines' texts.
@@ -6,10 +6,18 @@ Must not know: the routines' texts.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 from jitgrad.codegen.primitives.builder import SCANS, SORTS, Builder, Value
+from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.primitives.simplify import Rule
+from jitgrad.codegen.routines.factors import FACTORS
+from jitgrad.codegen.routines.matrices import LAYOUTS, matrix_call
+from jitgrad.codegen.routines.reflections import REFLECTIONS
+from jitgrad.codegen.routines.rows import RowBuilder
 from jitgrad.codegen.routines.scans import scan_call
 from jitgrad.codegen.routines.sorting import sort_call
 
@@ -49,7 +57,52 @@ def _sort(b: Builder, v: Value) -> Value | None:
     return b.reshape(outs[1 if is_place else 0], v.shape)
 
 
+_BODIES = {**FACTORS, **REFLECTIONS}
+
+
+@functools.cache
+def _body(kind: str, flags: tuple[Any, ...]) -> Callable[[RowBuilder], str | None]:
+    return functools.partial(_BODIES[kind], *flags)
+
+
+def _in_memory(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:
+    """How the array of an operand or a result lies, Note [Matrix routines]."""
+    if layout == "s":
+        return math.prod(shape), 1, 1
+    if layout == "v":
+        return math.prod(shape[:-1]), 1, shape[-1]
+    m, n = shape[-2:]
+    return math.prod(shape[:-2]), *((n, m) if layout == "c" else (m, n))
+
+
+def _turned(b: Builder, x: Value) -> Value:
+    rank = len(x.shape)
+    return b.permute(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _matrix(b: Builder, v: Value) -> Value | None:
+    kind, flags, part = v.params
+    reads, writes = LAYOUTS[kind]
+    operands = [
+        b.reshape(_turned(b, x) if layout == "c" else x, _in_memory(x.shape, layout))
+        for x, layout in zip(v.srcs, reads, strict=True)
+    ]
+    results = matrix_results(kind, [x.shape for x in v.srcs], v.srcs[0].dtype, flags)
+    arrays = tuple([(_in_memory(shape, how), dtype) for (shape, dtype), how in zip(results, writes, strict=True)])
+    given = tuple([((x.shape[0], x.shape[1], x.shape[2]), x.dtype) for x in operands])
+    order = v.srcs[0].shape[-1]
+    name = "_".join(map(str, (kind, *flags, v.srcs[0].dtype.name))).lower()
+    call = matrix_call(name, _body(kind, () if kind == "permutation" else flags), given, arrays,
+                       (order, order) if kind == "solve" else None)
+    made = b.routine(call, operands)[part]
+    if writes[part] != "c":
+        return b.reshape(made, v.shape)
+    m, n = v.shape[-2:]
+    return _turned(b, b.reshape(made, (*v.shape[:-2], n, m)))
+
+
 WALKS: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(SCANS, (Rule("walk of rows", _scan),)),
     **dict.fromkeys(SORTS, (Rule("rows in order", _sort),)),
+    "matrix": (Rule("matrices one by one", _matrix),),
 }

@@ -113,13 +113,13 @@ def _segment(
     instrs = []
     for step in steps:
         op, params = step.plan.op, step.plan.params
-        if op.lower is None or (op.lowers is not None and not op.lowers(*params)):
-            return None
         inputs = [*_inputs(step, numbers)]
         made = tuple([_laid_out(values, n) for n in step.results])
         if None in inputs or any([a.numel == 0 for a in made]):
             return None
         known = tuple([_laid_out(values, x) if type(x) is int else None for x in step.operands])
+        if not op.has_lowering(known, params):
+            return None
         instrs.append(Instr(op, tuple(inputs), params, step.results, made, known))
     read = sorted({n for step in steps for n in step.operands if type(n) is int and values[n].made is None})
     layouts = {n: a for n in outputs if not (a := _laid_out(values, n)).is_contiguous}

@@ -124,7 +124,7 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
         return False
     if len(avals) < len(operands) and not _takes_numbers(op, operands):
         return False
-    return op.lowers is None or op.lowers(*params)
+    return op.has_lowering([x if type(x) is Aval else None for x in operands], params)
 
 
 def is_product(op: Op) -> bool:
