@@ -81,7 +81,9 @@ def _cholesky_column(b: RowBuilder, factor: StoredMatrix, j: str) -> str:
 # --- lu ---
 
 
-def _lu_factor(b: RowBuilder, m: StoredMatrix, use_pivot: Callable[[str, str], None], is_bad: Callable[[str], str]) -> str:
+def _lu_factor(
+    b: RowBuilder, m: StoredMatrix, use_pivot: Callable[[str, str], None], is_bad: Callable[[str], str]
+) -> str:
     """Factor ``m`` in place.
 
     Args:

@@ -7,8 +7,8 @@ Must not know: what is done with a matrix (``factors.py``, ``reflections.py``).
 # ~~~~~~~~~~~~~~~~~~~~~~
 # A factor of a matrix is no loop over independent elements. Such a primitive "matrix" becomes a routine (Note [Array
 # kernels]) whose text is printed here, for all extents: LAPACK's unblocked algorithms, one matrix after the other, in
-# the frame of Note [Row routines]. A call of LAPACK through NumPy takes microseconds before it begins: of a small matrix
-# (``are_small``) that is most of its time. Larger ones stay with LAPACK, whose algorithms use blocks.
+# the frame of Note [Row routines]. A call of LAPACK through NumPy takes microseconds before it begins: of a small
+# matrix (``are_small``) that is most of its time. Larger ones stay with LAPACK, whose algorithms use blocks.
 # Each array is [batch, x, y], row-major. ``LAYOUTS`` says of each kind what x and y are: "r" rows of a matrix, "c" its
 # columns, "v" a vector, "s" a number per matrix. Results are columns, because LAPACK's are, and PyTorch's strides
 # therefore. So what one routine leaves is what the next one reads, and nothing is copied.

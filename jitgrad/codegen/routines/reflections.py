@@ -62,7 +62,8 @@ def _reflection(b: RowBuilder, m: StoredMatrix, j: str) -> str:
 
 def _reflections(b: RowBuilder) -> None:
     with b.shared(b.outer) as item:
-        a, factors, taus = StoredMatrix(b, 0, item, False), StoredMatrix(b, 1, item, True), StoredMatrix(b, 2, item, False)
+        a, factors = StoredMatrix(b, 0, item, False), StoredMatrix(b, 1, item, True)
+        taus = StoredMatrix(b, 2, item, False)
         with b.loop("0", factors.columns) as j, b.loop("0", factors.rows) as i:
             factors.store(i, j, a.load(i, j))
         with b.loop("0", taus.columns) as j:
