@@ -82,6 +82,7 @@ _LATE = {
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),
     "factored_systems": "cholesky_solve linalg_lu_solve lu_exchanges lu_unpack",
+    "indefinite": "linalg_ldl_factor_ex linalg_ldl_solve",
     "reflections": "geqrf linalg_householder_product ormqr",
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_eig linalg_lu_factor_ex "
     "linalg_qr lu_permutation",

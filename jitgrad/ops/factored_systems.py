@@ -20,10 +20,10 @@ from jitgrad.ops.matrix_factors import np_permutation
 from jitgrad.ops.matrix_functions import np_triangular
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__: list[str] = []
+__all__ = ["has_small_factors"]
 
 
-def _has_small_factors(avals: Any, *params: Any) -> bool:
+def has_small_factors(avals: Any, *params: Any) -> bool:
     """Of an operation on factors, pivots, and maybe a right side."""
     return avals[1].dtype is int32 and avals[1].ndim == avals[0].ndim - 1 and are_small([avals[0], *avals[2:]])
 
@@ -143,7 +143,7 @@ define(
     lower=lambda b, factors, pivots, right, is_transposed: b.matrix(
         "lu_solve", (factors, pivots, right), is_transposed
     )[0],
-    lowers=_has_small_factors,
+    lowers=has_small_factors,
     vjps=[Vjp(_lu_solve_rule, (0, 1, "out")), None, Vjp(_lu_solve_b_rule, (0, 1))],
     num_inputs=3,
 )

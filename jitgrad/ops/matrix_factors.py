@@ -18,7 +18,7 @@ from jitgrad.dtypes import int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
-from jitgrad.ops.lapack import lapack
+from jitgrad.ops.lapack import lapack, like_columns, quickly
 from jitgrad.ops.linear_systems import (
     adjoint,
     are_small,
@@ -32,7 +32,7 @@ from jitgrad.ops.linear_systems import (
 )
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["np_permutation"]
+__all__ = ["EIGH", "SVD", "np_permutation"]
 
 
 def _sizes(a: Aval) -> tuple[tuple[int, ...], int, int, int]:
@@ -68,10 +68,16 @@ def _svd_aval(a: Aval, full: bool) -> tuple[Aval, Aval, Aval]:
     return make_aval((*batch, m, left), a.dtype), make_aval((*batch, k), real), make_aval((*batch, right, n), a.dtype)
 
 
+SVD: Any = (
+    quickly("svd_s", lambda a: np.linalg.svd(a, full_matrices=False)),
+    quickly("svd_f", lambda a: np.linalg.svd(a, full_matrices=True)),
+)
+
+
 @lapack
 def _np_svd(a: Any, full: bool) -> Any:
     try:
-        return tuple(np.linalg.svd(a, full_matrices=full))
+        return tuple(SVD[full](a))
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.svd: The algorithm failed to converge.") from None
 
@@ -130,10 +136,16 @@ def _eigh_aval(a: Aval, upper: bool) -> tuple[Aval, Aval]:
     return make_aval(a.shape[:-1], a.dtype.to_real()), make_aval(a.shape, a.dtype)
 
 
+EIGH: Any = (
+    quickly("eigh_lo", lambda a: np.linalg.eigh(a, "L")),
+    quickly("eigh_up", lambda a: np.linalg.eigh(a, "U")),
+)
+
+
 @lapack
 def _np_eigh(a: Any, upper: bool) -> Any:
     try:
-        return tuple(np.linalg.eigh(a, "U" if upper else "L"))
+        return tuple(EIGH[upper](a, out=(None, like_columns(a))))
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.eigh: The algorithm failed to converge.") from None
 

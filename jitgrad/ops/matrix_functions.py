@@ -17,6 +17,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
 from jitgrad.ops.linear_systems import adjoint, are_small, check_matrix, check_square, lower_identity, transposed
+from jitgrad.ops.matrix_factors import EIGH, SVD
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["complex_slogdet_rule", "np_triangular"]
@@ -40,7 +41,7 @@ def _np_cofactors(a: Any) -> Any:
     """From singular values, since the inverse need not be there: the products of all but one of them."""
     n = a.shape[-1]
     try:
-        u, s, vh = np.linalg.svd(a)
+        u, s, vh = SVD[True](a)
     except np.linalg.LinAlgError:  # of NaN
         return np.full_like(a, np.nan)
     others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
@@ -155,10 +156,10 @@ def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) ->
         rtol = 0.0 if atol else max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
     try:
         if hermitian:
-            s, u = np.linalg.eigh(a)
+            s, u = EIGH[False](a)
             vh = u.swapaxes(-1, -2).conj()
         else:
-            u, s, vh = np.linalg.svd(a, full_matrices=False)
+            u, s, vh = SVD[False](a)
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.pinv: The algorithm failed to converge.") from None
     sizes = np.abs(s)

@@ -369,6 +369,7 @@ zeros_like ones_like alias detach
 _MATRICES = """
 _linalg_eigh _linalg_svd _linalg_det _linalg_slogdet linalg_cofactors linalg_cholesky_info linalg_cholesky_ex
 linalg_inv_ex linalg_matrix_exp linalg_pinv linalg_lu_factor_ex lu_permutation lu_exchanges lu_unpack geqrf
+linalg_ldl_factor_ex
 """
 
 _KINDS: tuple[tuple[str, Rule], ...] = (
@@ -390,8 +391,8 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("diagonal", _with_dim(1, 2)),
     ("tril triu one_hot", _same),
     (
-        "_gru_cell _lstm_cell linalg_solve_ex linalg_lu_solve cholesky_solve linalg_householder_product "
-        "ormqr",
+        "_gru_cell _lstm_cell linalg_solve_ex linalg_lu_solve linalg_ldl_solve cholesky_solve "
+        "linalg_householder_product ormqr",
         _last_dims,
     ),
     ("repeat", _repeat),

@@ -6,17 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 __all__ = ["matrix_parts"]
 
 
 def matrix_parts(kind: str, flags: tuple[Any, ...], operands: Sequence[Any]) -> list[Any]:
     """All results of a kind, see ``codegen/primitives/matrices.py``."""
-    ends = [1 if kind == "permutation" or (kind in ("lu_solve", "reflect") and nr == 1) else 2 for nr in range(3)]
-    batch = operands[0].shape[: operands[0].ndim - ends[0]]
-    found = [
-        _KINDS[kind](*(x[at] for x in operands), *flags) for at in np.ndindex(*batch)
-    ]
+    batch = operands[0].shape[: -1 if kind == "permutation" else -2]
+    found = [_KINDS[kind](*(x[at] for x in operands), *flags) for at in np.ndindex(*batch)]
     return [np.array(parts).reshape((*batch, *np.shape(parts[0]))) for parts in zip(*found, strict=True)]
 
 
@@ -72,6 +70,11 @@ def _reflect(factors: Any, tau: Any, c: Any, is_transposed: bool) -> tuple[Any, 
     return (c,)
 
 
+def _ldl(a: Any) -> tuple[Any, ...]:
+    factors, pivots, info = lapack.dsytrf(a.astype(np.float64), lower=1)
+    return np.tril(factors), pivots, info
+
+
 _KINDS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "cholesky": _cholesky,
     "lu": _lu,
@@ -80,5 +83,7 @@ _KINDS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "permutation": _permutation,
     "lu_solve": _lu_solve,
     "reflections": _reflections,
+    "ldl": _ldl,
+    "ldl_solve": lambda a, pivots, b: (lapack.dsytrs(a, pivots, b, lower=1)[0],),
     "reflect": _reflect,
 }

@@ -22,7 +22,7 @@ __all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 
 NO_DERIVATIVE = frozenset(
     "_ctc_loss_backward floor_divide heaviside _unique2 unique_dim unique_consecutive histogram igamma igammac "
-    "special_zeta".split()
+    "special_zeta linalg_ldl_factor_ex linalg_ldl_solve".split()
 )
 """Operations whose rules raise, as PyTorch's do: they have no derivative."""
 
@@ -418,6 +418,11 @@ def _scans() -> dict[str, list[Sample]]:
     }
 
 
+def _symmetric(*shape: int) -> Any:
+    a = f(*shape, shape[-1])
+    return a + a.swapaxes(-1, -2)
+
+
 def _factored() -> dict[str, list[Sample]]:
     factors, pivots, right = f(2, 3, 3) + 3 * np.eye(3), np.array([[3, 2, 3], [1, 3, 3]], np.int32), f(2, 3, 2)
     tall, tau = f(2, 4, 3), f(2, 3)
@@ -438,6 +443,17 @@ def _factored() -> dict[str, list[Sample]]:
         "cholesky_solve": [
             Sample((right, factors), (upper,), lambda t, b, a, upper=upper: t.cholesky_solve(b, a, upper), False)
             for upper in (False, True)
+        ],
+        "linalg_ldl_factor_ex": [
+            Sample((a,), (False,), lambda t, a: tuple(t.linalg.ldl_factor_ex(a)), False)
+            for a in (_symmetric(2, 4), _symmetric(5) * (1 - np.eye(5)))
+        ],
+        "linalg_ldl_solve": [
+            Sample(
+                (factors, np.array([[2, 2, 3], [-3, -3, 3]], np.int32), right),
+                (False,),
+                lambda t, a, p, b: t.linalg.ldl_solve(a.detach(), p, b),
+            )
         ],
         "geqrf": [Sample((a,), (), lambda t, a: tuple(t.geqrf(a.detach()))) for a in (tall, f(3, 4))],
         "linalg_householder_product": [

@@ -34,6 +34,23 @@ def _definite(n: int, batch: tuple[int, ...]) -> Any:
     return a @ a.swapaxes(-1, -2) + n * np.eye(n)
 
 
+def _symmetric(n: int, batch: tuple[int, ...]) -> Any:
+    a = _matrix(n, batch)
+    return a + a.swapaxes(-1, -2)
+
+
+def _hollow(n: int, batch: tuple[int, ...]) -> Any:
+    """Zeros on the diagonal: pivots are blocks of two."""
+    return _symmetric(n, batch) * (1 - np.eye(n))
+
+
+def _even(n: int, batch: tuple[int, ...]) -> Any:
+    """As ``_hollow``, and regular for odd orders too."""
+    a = _hollow(n, batch)
+    a[..., n - 1, n - 1] += 1 + n % 2
+    return a
+
+
 def _right(n: int, batch: tuple[int, ...]) -> Any:
     return np.random.default_rng(n + 1).normal(size=(*batch, n, 3))
 
@@ -44,6 +61,7 @@ def _tall(n: int, batch: tuple[int, ...]) -> Any:
 
 WITHOUT_DERIVATIVE = (
     "geqrf", "householder_product", "qr r", "qr complete", "lu_factor_ex", "lu_factor_ex tall", "lu_factor_ex wide",
+    "ldl_factor_ex", "ldl_factor_ex in pairs", "ldl_solve", "ldl_solve by pairs",
 )  # fmt: skip
 Function = Callable[..., Any]
 ONE: dict[str, tuple[Callable[[int, tuple[int, ...]], Any], Function]] = {
@@ -55,6 +73,8 @@ ONE: dict[str, tuple[Callable[[int, tuple[int, ...]], Any], Function]] = {
     "lu_factor_ex wide": (_tall, lambda t, a: t.linalg.lu_factor_ex(a.mT)),
     "lu": (_matrix, lambda t, a: t.linalg.lu(a)),
     "lu tall": (_tall, lambda t, a: t.linalg.lu(a)),
+    "ldl_factor_ex": (_symmetric, lambda t, a: t.linalg.ldl_factor_ex(a)),
+    "ldl_factor_ex in pairs": (_hollow, lambda t, a: t.linalg.ldl_factor_ex(a)),
     "inv": (_definite, lambda t, a: t.linalg.inv(a)),
     "det": (_matrix, lambda t, a: t.linalg.det(a)),
     "slogdet": (_matrix, lambda t, a: t.linalg.slogdet(a)),
@@ -85,6 +105,8 @@ TWO: dict[str, tuple[Callable[[int, tuple[int, ...]], Any], Function]] = {
         _definite,
         lambda t, a, b: t.cholesky_solve(b, t.linalg.cholesky(a, upper=True), True),
     ),
+    "ldl_solve": (_symmetric, lambda t, a, b: t.linalg.ldl_solve(*t.linalg.ldl_factor(a.detach()), b)),
+    "ldl_solve by pairs": (_even, lambda t, a, b: t.linalg.ldl_solve(*t.linalg.ldl_factor(a.detach()), b)),
     "ormqr": (_matrix, lambda t, a, b: t.ormqr(*t.geqrf(a.detach()), b)),
     "ormqr transposed": (_matrix, lambda t, a, b: t.ormqr(*t.geqrf(a.detach()), b, True, True)),
     "ormqr right": (_matrix, lambda t, a, b: t.ormqr(*t.geqrf(a.detach()), b.mT, False)),
@@ -220,6 +242,15 @@ def test_odd_matrices(name: str, odd: str, in_batch: bool, mode: Mode) -> None:
         assert got == want
     else:
         _same(got, want, 1e-9)
+
+
+@pytest.mark.parametrize("odd", [x for x in ODD if "NaN" not in x])
+def test_odd_symmetric_matrices(odd: str, mode: Mode) -> None:
+    """Where NaNs go depends on LAPACK's blocks; pivots and zeros do not."""
+    a = np.array(ODD[odd], np.float64)
+    a = a + a.T
+    got = mode.run(lambda: list(jitgrad.linalg.ldl_factor_ex(jitgrad.tensor(a))))
+    _same(got, torch.linalg.ldl_factor_ex(torch.tensor(a)), 1e-9)
 
 
 @pytest.mark.parametrize("n", [2, 3, 8])

@@ -1,7 +1,7 @@
 """What the primitives "matrix" compute: kinds, and the shapes of their results.
 
 Owns: ``matrix_results``.
-Must not know: how they are computed (``routines/factors.py``, ``routines/reflections.py``).
+Must not know: how they are computed (``routines/factors.py`` and its neighbours).
 
 kind          operands, flags                        results
 cholesky      A; can_fail                            the factor, zeros above its diagonal; info
@@ -11,6 +11,8 @@ triangular    A, B; is_upper, is_unit                X with A X = B, of one tria
 lu_solve      factors, pivots, B; is_transposed      X with A X = B, or with A^T X = B
 reflections   A                                      LAPACK's QR factors in one matrix; tau
 reflect       factors, tau, C; is_transposed         Q C, or Q^T C
+ldl           A                                      LAPACK's LDL factors in one matrix; pivots, from 1 on; info
+ldl_solve     factors, pivots, B                     X with A X = B
 permutation   pivots; m                              the order of m rows, from 0 on
 
 Matrices are [*, m, n] with equal batches, pivots and tau [*, k], info [*]: 0, or where it failed, from 1 on. "cholesky"
@@ -61,6 +63,8 @@ _RESULTS: dict[str, Callable[[Sequence[Shape], DType, tuple[Any, ...]], Results]
     "triangular": _like_last,
     "lu_solve": _like_last,
     "reflections": _reflections,
+    "ldl": _lu,
+    "ldl_solve": _like_last,
     "reflect": _like_last,
     "permutation": _permutation,
 }

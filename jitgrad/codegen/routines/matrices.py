@@ -1,7 +1,7 @@
 """Routines of jitgrad's own, which take batches of small matrices: their frame.
 
 Owns: ``StoredMatrix``, products of stretches of memory, ``matrix_call``.
-Must not know: what is done with a matrix (``factors.py``, ``reflections.py``).
+Must not know: what is done with a matrix (``factors.py``, ``reflections.py``, ``indefinite.py``).
 
 # Note [Matrix routines]
 # ~~~~~~~~~~~~~~~~~~~~~~
@@ -36,6 +36,8 @@ LAYOUTS = {
     "lu_solve": ("cvr", "c"),
     "reflections": ("r", "cv"),
     "reflect": ("cvr", "c"),
+    "ldl": ("r", "cvs"),
+    "ldl_solve": ("cvr", "c"),
     "permutation": ("v", "v"),
 }
 """Kind -> how its operands and its results lie in memory."""

@@ -15,6 +15,7 @@ from jitgrad.codegen.primitives.builder import SCANS, SORTS, Builder, Value
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.primitives.simplify import Rule
 from jitgrad.codegen.routines.factors import FACTORS
+from jitgrad.codegen.routines.indefinite import INDEFINITE
 from jitgrad.codegen.routines.matrices import LAYOUTS, matrix_call
 from jitgrad.codegen.routines.reflections import REFLECTIONS
 from jitgrad.codegen.routines.rows import RowBuilder
@@ -57,7 +58,7 @@ def _sort(b: Builder, v: Value) -> Value | None:
     return b.reshape(outs[1 if is_place else 0], v.shape)
 
 
-_BODIES = {**FACTORS, **REFLECTIONS}
+_BODIES = {**FACTORS, **REFLECTIONS, **INDEFINITE}
 
 
 @functools.cache
