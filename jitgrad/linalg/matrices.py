@@ -5,6 +5,7 @@ Owns: det, slogdet, matrix_power, matrix_exp, multi_dot, cross, vecdot, diagonal
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from jitgrad.dtypes import BOOLEAN
@@ -81,30 +82,32 @@ def multi_dot(tensors: Any) -> Any:
     """The product of two or more matrices in the order with the fewest multiplications; the first and the last may be
     vectors. RuntimeError where they do not fit."""
     tensors = list(tensors)
-    count = len(tensors)
+    count, avals = len(tensors), [x._aval for x in tensors]
     if count < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {count}")
-    is_row, is_column = tensors[0].ndim == 1, tensors[-1].ndim == 1
+    is_row, is_column = avals[0].ndim == 1, avals[-1].ndim == 1
     if is_row:
         tensors[0] = tensors[0].unsqueeze(0)
     if is_column:
         tensors[-1] = tensors[-1].unsqueeze(-1)
-    for i, x in enumerate(tensors):
-        if x.ndim != 2:
-            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {x.ndim}D")
+    shapes = tuple([x._aval.shape for x in tensors])
+    for i, shape in enumerate(shapes):
+        if len(shape) != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {len(shape)}D")
     for i in range(count - 1):
-        if tensors[i].shape[1] != tensors[i + 1].shape[0]:
+        if shapes[i][1] != shapes[i + 1][0]:
             raise RuntimeError(
-                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(tensors[i].shape)} and "
-                f"{list(tensors[i + 1].shape)} cannot be multiplied"
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(shapes[i])} and {list(shapes[i + 1])} cannot "
+                "be multiplied"
             )
-    result = _chain(tensors, _best_splits([tensors[0].shape[0], *(x.shape[1] for x in tensors)]), 0, count - 1)
+    result = _chain(tensors, _best_splits((shapes[0][0], *[shape[1] for shape in shapes])), 0, count - 1)
     if is_row:
         result = result.squeeze(0)
     return result.squeeze(-1) if is_column else result
 
 
-def _best_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+@functools.lru_cache(maxsize=64)
+def _best_splits(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
     """Where to split each run of matrices. T. Cormen et al., "Introduction to algorithms", 15.2."""
     count = len(sizes) - 1
     costs, splits = {(i, i): 0 for i in range(count)}, {}
@@ -126,14 +129,18 @@ def _chain(tensors: list[Any], splits: dict[tuple[int, int], int], i: int, j: in
 
 def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
     """Cross products of vectors of three along ``dim``; the other dimensions broadcast."""
-    if input.ndim != other.ndim:
+    x, y = input._aval, other._aval
+    if x.ndim != y.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    wrap_dim(dim, input.ndim)
-    if input.shape[dim] != 3 or other.shape[dim] != 3:
+    wrap_dim(dim, x.ndim)
+    if x.shape[dim] != 3 or y.shape[dim] != 3:
         raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {x.shape[dim]} and {y.shape[dim]}"
         )
     check_same_dtype("linalg.cross", input, other)
+    if not x.dtype.is_half:
+        return call("linalg_cross", input, other, dim)
+    # of halves, products are rounded before they are subtracted
     return roll(input, -1, dim) * roll(other, -2, dim) - roll(input, -2, dim) * roll(other, -1, dim)
 
 
@@ -146,7 +153,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
             f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.type_name}"
         )
     check_same_dtype("linalg.vecdot", x, y)
-    return (x.conj() * y).sum(dim)
+    return ((x.conj() if x.dtype.is_complex else x) * y).sum(dim)
 
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:

@@ -245,10 +245,11 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     if right.ndim != A.ndim or right.shape[-2] != A.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
     X = call("linalg_pinv", A, None, rcond, False) @ right
-    rank = matrix_rank(A, rtol=rcond)
-    m, n = A.shape[-2:]
+    m, n = A._aval.shape[-2:]
+    has_residuals = m > n and driver not in (None, "gelsy")
+    rank = matrix_rank(A, rtol=rcond) if driver != "gels" or has_residuals else None
     residuals, values = (empty(0, dtype=A.dtype.to_real()) for _ in range(2))
-    if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
+    if has_residuals and bool((rank == n).all()):
         rest = A @ X - right
         residuals = (rest**2 if not rest.is_complex() else rest.abs() ** 2).sum(-2)
     if driver in ("gelsd", "gelss"):

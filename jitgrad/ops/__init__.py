@@ -91,6 +91,7 @@ _LATE = {
     "pooling": "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
     "avg_pool1d avg_pool2d avg_pool3d avg_pool_backward max_pool1d max_pool2d max_pool3d max_pool_backward "
     "max_pool_read max_unpool2d max_unpool3d",
+    "vector_products": "linalg_cross",
     "recurrent_cells": "_gru_cell _gru_cell_backward _lstm_cell _lstm_cell_backward",
     "sliding_blocks": "col2im im2col",
     "scans": "cummax cummin cumprod logcumsumexp",

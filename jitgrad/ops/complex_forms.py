@@ -61,7 +61,8 @@ HOLOMORPHIC = frozenset(
         "atanh sigmoid sinc reciprocal silu add_scaled sub_scaled mul div lerp addcmul addcdiv logaddexp logsumexp "
         "logcumsumexp prod prod_dim cumprod mm bmm mv dot addmm linear linear_nobias pow_scalar pow index_add "
         "ldexp conv2d conv2d_input conv2d_weight linalg_solve_ex linalg_inv_ex _linalg_det linalg_cofactors "
-        "linalg_matrix_exp linalg_solve_triangular linalg_lu_factor_ex linalg_lu_solve"
+        "linalg_matrix_exp linalg_solve_triangular linalg_lu_factor_ex linalg_lu_solve "
+        "linalg_cross"
     ).split()
 )
 """Holomorphic in all inputs: their rules are conjugated."""

@@ -52,7 +52,7 @@ def _no_rule(c: RuleContext, *values: Any) -> NoReturn:
 
 
 def _no_rule_of_factors(c: RuleContext, *values: Any) -> NoReturn:
-    raise RuntimeError("derivative for linalg_ldl_solve by the factors is not implemented; use linalg.solve")
+    raise RuntimeError("derivative for linalg_ldl_solve is not implemented by its factors; use linalg.solve")
 
 
 def _solve_rule(c: RuleContext, g: Any, factors: Any, pivots: Any) -> Any:

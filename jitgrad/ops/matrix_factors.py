@@ -368,6 +368,8 @@ def _permutation_aval(pivots: Aval, m: int) -> Aval:
 
 def np_permutation(pivots: Any, m: int) -> Any:
     *batch, k = pivots.shape
+    if not pivots.size:
+        return np.broadcast_to(np.arange(m), (*batch, m))
     if ((pivots < 1) | (pivots > m)).any():
         raise RuntimeError(
             "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result "

@@ -240,6 +240,8 @@ def np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     """Row by row, from the row with one unknown on; a zero on the diagonal divides, as in LAPACK."""
     n = a.shape[-1]
     x = np.array(b, order="C")
+    if not x.size:
+        return x
     for i in reversed(range(n)) if upper else range(n):
         known = slice(i + 1, n) if upper else slice(0, i)
         row = x[..., i, :] - (a[..., i, None, known] @ x[..., known, :])[..., 0, :]

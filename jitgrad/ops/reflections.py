@@ -84,7 +84,7 @@ def _gradients(g: Any, a: Any, tau: Any, x: Any, is_turned: bool) -> tuple[Any, 
     With ``y = x - f v v^H x``: of x ``g - conj(f) v v^H g``, of v ``-conj(f) g (v^H x)^H - f x (v^H g)^H``, of f
     ``-conj(v^H x) . v^H g``.
     """
-    (m, n), count = a.shape[-2:], tau.shape[-1]
+    n, count = a.shape[-1], tau.shape[-1]
     steps = []
     for i in range(count) if is_turned else range(count - 1, -1, -1):
         vector, factor = _vector(a, i), tau.narrow(-1, i, 1).unsqueeze(-1)
@@ -97,19 +97,13 @@ def _gradients(g: Any, a: Any, tau: Any, x: Any, is_turned: bool) -> tuple[Any, 
     for i, vector, factor, before, along in reversed(steps):
         back, own = adjoint(factor), adjoint(vector) @ g
         column = -(g @ adjoint(along) * back + before @ adjoint(own) * factor)
-        columns[i] = call("constant_pad", column.narrow(-2, i + 1, m - i - 1), *_above(a, i + 1), 0.0)
+        columns[i] = call("tril", column, -i - 1)  # as one column: what stands below row i
         by_factor = -(own @ adjoint(along))
         taus[i] = (adjoint(by_factor) if is_turned else by_factor).squeeze(-1)
         g = g - vector * back @ own
     if n > count:
         columns.append(call("full", 0.0, (*a.shape[:-1], n - count), a.dtype, *beside(a._aval)))
     return call("cat", columns, -1), call("cat", taus, -1), g
-
-
-def _above(a: Any, rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What is missing of a column: rows before it."""
-    none = [0] * (a.ndim - 2)
-    return (*none, rows, 0), (*none, 0, 0)
 
 
 def _joint(c: RuleContext, g: Any, wanted: list[int], a: Any, tau: Any, x: Any, is_turned: bool) -> dict[int, Any]:

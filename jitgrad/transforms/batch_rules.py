@@ -404,6 +404,7 @@ _KINDS: tuple[tuple[str, Rule], ...] = (
     ("median nanmedian", _whole),
     (_MATRICES, _same),
     ("linalg_solve_triangular", _with_dim()),
+    ("linalg_cross", _with_dim(0)),
     ("linalg_qr", lambda use: None if use.params[0] == "r" else _same(use)),
     ("isin", _isin),
     ("linalg_vector_norm", _reduction(1)),

@@ -291,6 +291,9 @@ def test_examples_are_one_batch() -> None:
         lambda t, a, b: t.linalg.solve(a, b),
         lambda t, a, b: t.cholesky_solve(b, t.linalg.cholesky(a)),
         lambda t, a, b: t.linalg.lu_solve(*t.linalg.lu_factor_ex(a)[:2], b),
+        lambda t, a, b: t.linalg.ldl_solve(*t.linalg.ldl_factor_ex(a)[:2], b),
+        lambda t, a, b: t.ormqr(*t.geqrf(a), b),
+        lambda t, a, b: t.linalg.cross(a[:3], a[1:], dim=0),
         lambda t, a, b: t.func.jvp(t.linalg.solve, (a, b), (a @ a, b.sin()))[1],
     ):
         got = jitgrad.func.vmap(lambda x, y, f=function: f(jitgrad, x, y))(jitgrad.tensor(a), jitgrad.tensor(b))
