@@ -245,11 +245,9 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
         raise RuntimeError(
             f"torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)} instead"
         )
-    P = L = U = empty(0, dtype=LU_data.dtype)
-    if unpack_data:
-        L, U = call("lu_unpack", LU_data)
-    if unpack_pivots:
-        P = call("lu_exchanges", LU_pivots, LU_data.shape[-2], LU_data.dtype)
+    nothing = None if unpack_data and unpack_pivots else empty(0, dtype=LU_data.dtype)
+    L, U = call("lu_unpack", LU_data) if unpack_data else (nothing, nothing)
+    P = call("lu_exchanges", LU_pivots, LU_data._aval.shape[-2], LU_data.dtype) if unpack_pivots else nothing
     return PLU(P, L, U)
 
 

@@ -40,25 +40,26 @@ def householder_product(A: Any, tau: Any) -> Any:
         RuntimeError: shapes or dtypes that do not fit.
     """
     name = "torch.linalg.householder_product"
-    if A.ndim < 2:
+    a, t = A._aval, tau._aval
+    if a.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    if not tau.ndim:
+    if not t.ndim:
         raise RuntimeError(f"{name}: tau must have at least 1 dimension.")
-    m, n = A.shape[-2:]
+    m, n = a.shape[-2:]
     if m < n:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
-    if n < tau.shape[-1]:
+    if n < t.shape[-1]:
         raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
-    if A.ndim - tau.ndim != 1:
+    if a.ndim - t.ndim != 1:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
             f"input.ndim is equal to {A.ndim}"
         )
-    if A.shape[:-2] != tau.shape[:-1]:
+    if a.shape[:-2] != t.shape[:-1]:
         raise RuntimeError(
             f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape[:-1])}"
         )
-    if tau.dtype is not A.dtype:
+    if t.dtype is not a.dtype:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {A.dtype}")
     refuse("orgqr_cpu", A, (*WHOLE, *HALVES))
     return call("linalg_householder_product", A, tau)
@@ -88,28 +89,28 @@ def ormqr(input: Any, tau: Any, other: Any, left: bool = True, transpose: bool =
 
 def _check_ormqr(input: Any, tau: Any, other: Any, left: bool) -> None:
     for name, x in (("input", input), ("other", other)):
-        if x.ndim < 2:
+        if x._aval.ndim < 2:
             raise RuntimeError(f"torch.ormqr: {name} must have at least 2 dimensions.")
-    if not tau.ndim:
+    if not tau._aval.ndim:
         raise RuntimeError("torch.ormqr: tau must have at least 1 dimension.")
     check_same_dtype("torch.ormqr", input, tau, other)
     refuse("ormqr_cpu", input, (*WHOLE, *HALVES))
-    side = -2 if left else -1
-    if other.shape[side] < tau.shape[-1]:
+    a, t, o, side = input._aval, tau._aval, other._aval, -2 if left else -1
+    if o.shape[side] < t.shape[-1]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
-    if other.shape[side] != input.shape[-2]:
+    if o.shape[side] != a.shape[-2]:
         raise RuntimeError(f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2]")
-    if tau.shape[-1] != min(other.shape[side], input.shape[-1]):
+    if t.shape[-1] != min(o.shape[side], a.shape[-1]):
         raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
-    if input.ndim - tau.ndim != 1:
+    if a.ndim - t.ndim != 1:
         raise RuntimeError(
-            f"torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} "
-            f"and input.ndim is equal to {input.ndim}"
+            f"torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal to {t.ndim} "
+            f"and input.ndim is equal to {a.ndim}"
         )
-    if input.ndim != other.ndim:
+    if a.ndim != o.ndim:
         raise RuntimeError(
             "torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
-            f"{other.ndim} and input.ndim is equal to {input.ndim}"
+            f"{o.ndim} and input.ndim is equal to {a.ndim}"
         )
 
 

@@ -13,7 +13,6 @@ from jitgrad.dtypes import finfo, int32, int64
 from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, where
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.linalg.norms import matrix_rank
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import NOT_INVERTED, NOT_SOLVED, check_square, first_bad_of
 from jitgrad.ops.shapes import broadcast, wrap_dim
@@ -244,12 +243,11 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     right = B.unsqueeze(-1) if is_vector else B
     if right.ndim != A.ndim or right.shape[-2] != A.shape[-2]:
         raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)")
-    X = call("linalg_pinv", A, None, rcond, False) @ right
+    inverse, rank = call("linalg_pinv_rank", A, None, rcond, False)
+    X = inverse @ right
     m, n = A._aval.shape[-2:]
-    has_residuals = m > n and driver not in (None, "gelsy")
-    rank = matrix_rank(A, rtol=rcond) if driver != "gels" or has_residuals else None
     residuals, values = (empty(0, dtype=A.dtype.to_real()) for _ in range(2))
-    if has_residuals and bool((rank == n).all()):
+    if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
         rest = A @ X - right
         residuals = (rest**2 if not rest.is_complex() else rest.abs() ** 2).sum(-2)
     if driver in ("gelsd", "gelss"):

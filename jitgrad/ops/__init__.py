@@ -81,12 +81,12 @@ _LATE = {
     "linear_systems": "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex",
     "ctc": "_ctc_loss _ctc_loss_backward",
     "elementwise": " ".join(f"_elementwise{n}" for n in range(1, 9)),
-    "factored_systems": "cholesky_solve linalg_lu_solve lu_exchanges lu_unpack",
+    "factored_systems": "cholesky_inverse cholesky_solve linalg_lu_solve lu_exchanges lu_unpack",
     "indefinite": "linalg_ldl_factor_ex linalg_ldl_solve",
     "reflections": "geqrf linalg_householder_product ormqr",
     "matrix_factors": "_linalg_eigh _linalg_svd linalg_cholesky_info linalg_eig linalg_lu_factor_ex "
     "linalg_qr lu_permutation",
-    "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv "
+    "matrix_functions": "_linalg_det _linalg_slogdet linalg_cofactors linalg_matrix_exp linalg_pinv linalg_pinv_rank "
     "linalg_solve_triangular",
     "pooling": "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
     "avg_pool1d avg_pool2d avg_pool3d avg_pool_backward max_pool1d max_pool2d max_pool3d max_pool_backward "

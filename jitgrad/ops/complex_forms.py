@@ -71,7 +71,8 @@ AS_WRITTEN = frozenset(
     (
         "abs sgn angle nan_to_num var std linalg_vector_norm linalg_cholesky_ex linalg_cholesky_info _linalg_svd "
         "_linalg_eigh linalg_qr _linalg_slogdet linalg_pinv linalg_eig _fft_c2c _fft_c2r fft_r2c_backward "
-        "cholesky_solve geqrf linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve ormqr"
+        "cholesky_inverse cholesky_solve geqrf linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve "
+        "linalg_pinv_rank ormqr"
     ).split()
 )
 """Not holomorphic: their rules hold for complex numbers, or those of ``complex_rules`` do."""

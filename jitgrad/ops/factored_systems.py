@@ -1,7 +1,7 @@
 """What factors of matrices are used for.
 
-Owns: lu_unpack, lu_exchanges, linalg_lu_solve, cholesky_solve, over [*, m, n], all with the same batch. Small
-matrices have lowerings, Note [Matrix routines].
+Owns: lu_unpack, lu_exchanges, linalg_lu_solve, cholesky_solve, cholesky_inverse, over [*, m, n], all with the same
+batch. Small matrices have lowerings, Note [Matrix routines].
 Must not know: Tensor, kernels.
 """
 
@@ -15,7 +15,7 @@ from jitgrad.dtypes import DType, int32
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, are_small, transposed
+from jitgrad.ops.linear_systems import adjoint, are_small, lower_identity, transposed
 from jitgrad.ops.matrix_factors import np_permutation
 from jitgrad.ops.matrix_functions import np_triangular
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -149,7 +149,7 @@ define(
 )
 
 
-# --- cholesky_solve(b, factor | upper): X with A X = B ---
+# --- cholesky_solve(b, factor | upper): X with A X = B; cholesky_inverse(factor | upper) ---
 
 
 @lapack
@@ -165,6 +165,21 @@ def _lower_cholesky_solve(b: Any, right: Any, factor: Any, upper: bool) -> Any:
     lower, back = (turned, factor) if upper else (factor, turned)
     (inner,) = b.matrix("triangular", (lower, right), False, False)
     return b.matrix("triangular", (back, inner), True, False)[0]
+
+
+def _lower_cholesky_inverse(b: Any, factor: Any, upper: bool) -> Any:
+    return _lower_cholesky_solve(b, lower_identity(b, factor.shape, factor.dtype), factor, upper)
+
+
+def _np_cholesky_inverse(factor: Any, upper: bool) -> Any:
+    eye = np.broadcast_to(np.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
+    return _np_cholesky_solve(eye, factor, upper)
+
+
+def _cholesky_inverse_rule(c: RuleContext, g: Any, factor: Any, x: Any) -> Any:
+    """As that of ``cholesky_solve``."""
+    both = x @ ((g + adjoint(g)) @ x)
+    return -(factor @ both) if c.params[0] else -(both @ factor)
 
 
 def _cholesky_solve_rule(c: RuleContext, g: Any, factor: Any, x: Any) -> Any:
@@ -185,4 +200,12 @@ define(
         Vjp(_cholesky_solve_rule, (1, "out")),
     ],
     num_inputs=2,
+)
+define(
+    "cholesky_inverse",
+    aval=lambda factor, upper: make_aval(factor.shape, factor.dtype),
+    numpy=_np_cholesky_inverse,
+    lower=_lower_cholesky_inverse,
+    lowers=are_small,
+    vjps=[Vjp(_cholesky_inverse_rule, (0, "out"))],
 )

@@ -1,7 +1,7 @@
 """Functions of matrices: determinants, pseudo-inverses, exponentials, and solutions of triangular systems.
 
-Owns: _linalg_det, linalg_cofactors, _linalg_slogdet, linalg_pinv, linalg_matrix_exp, linalg_solve_triangular. Small
-matrices have lowerings for all but pinv and matrix_exp.
+Owns: _linalg_det, linalg_cofactors, _linalg_slogdet, linalg_pinv, linalg_pinv_rank, linalg_matrix_exp,
+linalg_solve_triangular. Small matrices have lowerings for all but the pseudo-inverses and the exponential.
 Must not know: Tensor, kernels.
 """
 
@@ -138,7 +138,7 @@ define(
 )
 
 
-# --- linalg_pinv(a | atol, rtol, hermitian) ---
+# --- linalg_pinv(a | atol, rtol, hermitian), linalg_pinv_rank: and how many singular values count ---
 
 
 def _pinv_aval(a: Aval, atol: float | None, rtol: float | None, hermitian: bool) -> Aval:
@@ -149,9 +149,9 @@ def _pinv_aval(a: Aval, atol: float | None, rtol: float | None, hermitian: bool)
 
 
 @lapack
-def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+def _np_pinv_rank(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> tuple[Any, Any]:
     if not a.size:
-        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype), np.zeros(a.shape[:-2], np.int64)
     if rtol is None:
         rtol = 0.0 if atol else max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
     try:
@@ -165,7 +165,8 @@ def _np_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) ->
     sizes = np.abs(s)
     kept = sizes > np.maximum(atol or 0.0, rtol * sizes.max(-1, keepdims=True))
     inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
-    return (vh.swapaxes(-1, -2).conj() * inverse[..., None, :]) @ u.swapaxes(-1, -2).conj()
+    found = (vh.swapaxes(-1, -2).conj() * inverse[..., None, :]) @ u.swapaxes(-1, -2).conj()
+    return found, np.count_nonzero(kept, -1)
 
 
 def _pinv_rule(c: RuleContext, g: Any, a: Any, p: Any) -> Any:
@@ -176,7 +177,20 @@ def _pinv_rule(c: RuleContext, g: Any, a: Any, p: Any) -> Any:
     return left - a @ (p @ left) + right - (right @ p) @ a - back @ g @ back
 
 
-define("linalg_pinv", aval=_pinv_aval, numpy=_np_pinv, vjps=[Vjp(_pinv_rule, (0, "out"))], checks_reals=True)
+define(
+    "linalg_pinv",
+    aval=_pinv_aval,
+    numpy=lambda *args: _np_pinv_rank(*args)[0],
+    vjps=[Vjp(_pinv_rule, (0, "out"))],
+    checks_reals=True,
+)
+define(
+    "linalg_pinv_rank",
+    aval=lambda a, *params: (_pinv_aval(a, *params), make_aval(a.shape[:-2], int64)),
+    numpy=_np_pinv_rank,
+    vjps=[Vjp(lambda c, g, a, p: _pinv_rule(c, g[0], a, p), (0, "out"))],
+    checks_reals=True,
+)
 
 
 # --- linalg_matrix_exp(a) ---

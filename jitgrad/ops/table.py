@@ -332,6 +332,7 @@ _WITHOUT_HALVES = {
     "linalg_eig": "linalg_eig_out",
     "_linalg_svd": "linalg_svd",
     "linalg_pinv": "linalg_pinv",
+    "linalg_pinv_rank": "linalg_pinv",
     "linalg_solve_triangular": "triangular_solve",
 }
 """Operation on matrices -> PyTorch's kernel, which takes neither float16 nor bfloat16."""

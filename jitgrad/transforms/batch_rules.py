@@ -369,7 +369,7 @@ zeros_like ones_like alias detach
 _MATRICES = """
 _linalg_eigh _linalg_svd _linalg_det _linalg_slogdet linalg_cofactors linalg_cholesky_info linalg_cholesky_ex
 linalg_inv_ex linalg_matrix_exp linalg_pinv linalg_lu_factor_ex lu_permutation lu_exchanges lu_unpack geqrf
-linalg_ldl_factor_ex
+linalg_ldl_factor_ex cholesky_inverse linalg_pinv_rank
 """
 
 _KINDS: tuple[tuple[str, Rule], ...] = (

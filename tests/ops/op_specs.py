@@ -444,6 +444,14 @@ def _factored() -> dict[str, list[Sample]]:
             Sample((x, y), (d,), lambda t, x, y, d=d: t.linalg.cross(x, y, dim=d))
             for x, y, d in ((f(2, 3), f(2, 3), -1), (f(3, 1, 2), f(3, 4, 2), 0), (f(1, 3, 2), f(2, 3, 1), 1))
         ],
+        "cholesky_inverse": [
+            Sample((factors,), (upper,), lambda t, a, upper=upper: t.cholesky_inverse(a, upper), False)
+            for upper in (False, True)
+        ],
+        "linalg_pinv_rank": [
+            Sample((a,), (None, None, False), lambda t, a: (t.linalg.pinv(a), t.linalg.matrix_rank(a)))
+            for a in (tall, f(2, 3))
+        ],
         "cholesky_solve": [
             Sample((right, factors), (upper,), lambda t, b, a, upper=upper: t.cholesky_solve(b, a, upper), False)
             for upper in (False, True)

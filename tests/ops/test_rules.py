@@ -33,7 +33,7 @@ EAGER_ONLY = {
 }
 EAGER_ONLY |= dict.fromkeys("mode nanmedian nanmedian_dim".split(), "which rank is wanted depends on the values")
 EAGER_ONLY |= dict.fromkeys(
-    "_linalg_eigh _linalg_svd linalg_eig linalg_matrix_exp linalg_pinv".split(),
+    "_linalg_eigh _linalg_svd linalg_eig linalg_matrix_exp linalg_pinv linalg_pinv_rank".split(),
     "LAPACK, through NumPy",
 )
 EAGER_ONLY |= dict.fromkeys(("_ctc_loss", "_ctc_loss_backward"), "sums over paths, step by step through time")
