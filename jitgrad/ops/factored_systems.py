@@ -1,7 +1,7 @@
 """What factors of matrices are used for.
 
 Owns: lu_unpack, lu_exchanges, linalg_lu_solve, cholesky_solve, cholesky_inverse, over [*, m, n], all with the same
-batch. Small matrices have lowerings, Note [Matrix routines].
+batch. Real matrices have lowerings, Note [Matrix routines].
 Must not know: Tensor, kernels.
 """
 
@@ -15,17 +15,17 @@ from jitgrad.dtypes import DType, int32
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, are_small, lower_identity, transposed
+from jitgrad.ops.linear_systems import adjoint, are_real, lower_identity, transposed
 from jitgrad.ops.matrix_factors import np_permutation
 from jitgrad.ops.matrix_functions import np_triangular
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["has_small_factors"]
+__all__ = ["has_real_factors"]
 
 
-def has_small_factors(avals: Any, *params: Any) -> bool:
+def has_real_factors(avals: Any, *params: Any) -> bool:
     """Of an operation on factors, pivots, and maybe a right side."""
-    return avals[1].dtype is int32 and avals[1].ndim == avals[0].ndim - 1 and are_small([avals[0], *avals[2:]])
+    return avals[1].dtype is int32 and avals[1].ndim == avals[0].ndim - 1 and are_real([avals[0], *avals[2:]])
 
 
 # --- lu_unpack(factors): L, U ---
@@ -72,7 +72,7 @@ def _unpack_rule(c: RuleContext, g: Any) -> Any:
 
 
 define(
-    "lu_unpack", aval=_unpack_aval, numpy=_np_unpack, lower=_lower_unpack, lowers=are_small, vjps=[Vjp(_unpack_rule)]
+    "lu_unpack", aval=_unpack_aval, numpy=_np_unpack, lower=_lower_unpack, lowers=are_real, vjps=[Vjp(_unpack_rule)]
 )
 
 
@@ -143,7 +143,7 @@ define(
     lower=lambda b, factors, pivots, right, is_transposed: b.matrix(
         "lu_solve", (factors, pivots, right), is_transposed
     )[0],
-    lowers=has_small_factors,
+    lowers=has_real_factors,
     vjps=[Vjp(_lu_solve_rule, (0, 1, "out")), None, Vjp(_lu_solve_b_rule, (0, 1))],
     num_inputs=3,
 )
@@ -194,7 +194,7 @@ define(
     aval=lambda b, factor, upper: make_aval(b.shape, b.dtype),
     numpy=_np_cholesky_solve,
     lower=_lower_cholesky_solve,
-    lowers=are_small,
+    lowers=are_real,
     vjps=[
         Vjp(lambda c, g, factor: call("cholesky_solve", g, factor, c.params[0]), (1,)),
         Vjp(_cholesky_solve_rule, (1, "out")),
@@ -206,6 +206,6 @@ define(
     aval=lambda factor, upper: make_aval(factor.shape, factor.dtype),
     numpy=_np_cholesky_inverse,
     lower=_lower_cholesky_inverse,
-    lowers=are_small,
+    lowers=are_real,
     vjps=[Vjp(_cholesky_inverse_rule, (0, "out"))],
 )

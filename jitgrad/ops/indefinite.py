@@ -1,6 +1,6 @@
 """Symmetric and Hermitian matrices that need not be positive definite.
 
-Owns: linalg_ldl_factor_ex, linalg_ldl_solve, over [*, n, n]. Small real ones have lowerings, Note [Matrix routines].
+Owns: linalg_ldl_factor_ex, linalg_ldl_solve, over [*, n, n]. Real ones have lowerings, Note [Matrix routines].
 Must not know: Tensor, kernels.
 
 Source: J. R. Bunch and L. Kaufman (1977), "Some stable methods for calculating inertia and solving symmetric linear
@@ -17,8 +17,8 @@ import numpy as np
 from jitgrad.dtypes import int32
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.factored_systems import has_small_factors
-from jitgrad.ops.linear_systems import are_small
+from jitgrad.ops.factored_systems import has_real_factors
+from jitgrad.ops.linear_systems import are_real
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -180,7 +180,7 @@ define(
     aval=_factor_aval,
     numpy=_np_factor,
     lower=lambda b, a, hermitian: b.matrix("ldl", (a,)),
-    lowers=are_small,
+    lowers=are_real,
     vjps=[Vjp(_no_rule)],
 )
 define(
@@ -188,7 +188,7 @@ define(
     aval=lambda factors, pivots, b, hermitian: make_aval(b.shape, b.dtype),
     numpy=_np_solve,
     lower=lambda b, factors, pivots, right, hermitian: b.matrix("ldl_solve", (factors, pivots, right))[0],
-    lowers=has_small_factors,
+    lowers=has_real_factors,
     vjps=[Vjp(_no_rule_of_factors), None, Vjp(_solve_rule, (0, 1))],
     num_inputs=3,
 )

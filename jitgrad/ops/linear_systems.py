@@ -7,6 +7,7 @@ Must not know: Tensor, kernels.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from jitgrad.ops.lapack import lapack
 from jitgrad.ops.table import OPS, RuleContext, Vjp, define
 
 __all__ = [
-    "NOT_INVERTED", "NOT_SOLVED", "adjoint", "are_small", "check_matrix", "check_square", "cholesky_rule",
+    "NOT_INVERTED", "NOT_SOLVED", "adjoint", "are_real", "are_small", "are_small_symmetric", "check_matrix",
+    "check_square", "cholesky_rule",
     "first_bad_of", "flipped", "lower_cholesky", "lower_identity", "transposed",
 ]  # fmt: skip
 
@@ -31,11 +33,19 @@ _SMALL_ORDER = 32
 """Up to so many rows and columns LAPACK's blocks gain less than its call costs."""
 
 
-def are_small(avals: Any, *params: Any) -> bool:
-    """Whether kernels compute with these matrices: real ones, with few rows and columns, and some of both."""
-    return all([x.dtype in (float32, float64) for x in avals]) and all(
-        [x.ndim >= 2 and x.numel and max(x.shape[-2:]) <= _SMALL_ORDER for x in avals]
-    )
+def are_real(avals: Any, *params: Any) -> bool:
+    """Whether kernels can compute with these matrices: real ones, with some rows and columns. Enough for what NumPy
+    has no function of LAPACK for."""
+    return all([x.dtype in (float32, float64) and x.ndim >= 2 and x.numel for x in avals])
+
+
+def are_small(avals: Any, *params: Any, most: int = _SMALL_ORDER) -> bool:
+    """Whether kernels do so in less time than LAPACK."""
+    return are_real(avals) and all([max(x.shape[-2:]) <= most for x in avals])
+
+
+are_small_symmetric = functools.partial(are_small, most=128)
+"""The same for Cholesky factors, which need no search for pivots."""
 
 
 def lower_identity(b: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -203,7 +213,7 @@ define(
     aval=_cholesky_aval,
     numpy=_np_cholesky,
     lower=lambda b, a, upper: lower_cholesky(b, a, upper, True)[0],
-    lowers=are_small,
+    lowers=are_small_symmetric,
     vjps=[Vjp(cholesky_rule, ("out",))],
     checks_reals=True,
 )

@@ -21,7 +21,9 @@ from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.lapack import lapack, like_columns, quickly
 from jitgrad.ops.linear_systems import (
     adjoint,
+    are_real,
     are_small,
+    are_small_symmetric,
     check_matrix,
     check_square,
     cholesky_rule,
@@ -355,7 +357,7 @@ define(
     aval=_lu_aval,
     numpy=_np_lu,
     lower=lambda b, a, pivot: b.matrix("lu", (a,)),
-    lowers=lambda avals, pivot: pivot and are_small(avals),
+    lowers=lambda avals, pivot: pivot and are_real(avals),
     vjps=[Vjp(_lu_rule, ("out", "out1"))],
 )
 
@@ -425,7 +427,7 @@ define(
     aval=_info_aval,
     numpy=_np_cholesky_info,
     lower=lambda b, a, upper: lower_cholesky(b, a, upper, False),
-    lowers=are_small,
+    lowers=are_small_symmetric,
     vjps=[Vjp(lambda c, g, factor: cholesky_rule(c, g[0], factor), ("out",))],
     node_name="LinalgCholeskyExBackward0",
 )

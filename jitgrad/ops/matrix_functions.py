@@ -16,7 +16,15 @@ from jitgrad.errors import LinAlgError
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, are_small, check_matrix, check_square, lower_identity, transposed
+from jitgrad.ops.linear_systems import (
+    adjoint,
+    are_real,
+    are_small,
+    check_matrix,
+    check_square,
+    lower_identity,
+    transposed,
+)
 from jitgrad.ops.matrix_factors import EIGH, SVD
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -281,7 +289,7 @@ define(
     aval=_triangular_aval,
     numpy=np_triangular,
     lower=lambda b, a, right, upper, unitriangular: b.matrix("triangular", (a, right), upper, unitriangular)[0],
-    lowers=are_small,
+    lowers=are_real,
     vjps=_triangular_rules(),
     num_inputs=2,
 )

@@ -1,7 +1,7 @@
 """Householder reflections ``I - tau v v^H``: factors made of them, and their products.
 
 Owns: geqrf, linalg_householder_product, ormqr, over [*, m, n]. Column i holds the vector of reflection i below the
-diagonal, after a one. Small matrices have lowerings, Note [Matrix routines].
+diagonal, after a one. Real matrices have lowerings, Note [Matrix routines].
 Must not know: Tensor, kernels.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import beside, call
 from jitgrad.ops.lapack import lapack
-from jitgrad.ops.linear_systems import adjoint, are_small, lower_identity
+from jitgrad.ops.linear_systems import adjoint, are_real, are_small, lower_identity
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -61,9 +61,9 @@ def _np_product(a: Any, tau: Any) -> Any:
     return _np_reflected(a, tau, np.broadcast_to(eye, a.shape), False)
 
 
-def _are_small(avals: Any, *params: Any) -> bool:
+def _are_real(avals: Any, *params: Any) -> bool:
     tau = avals[1]
-    return bool(tau.numel) and tau.ndim == avals[0].ndim - 1 and are_small([avals[0], *avals[2:]])
+    return bool(tau.numel) and tau.ndim == avals[0].ndim - 1 and are_real([avals[0], *avals[2:]])
 
 
 def _vector(a: Any, i: int) -> Any:
@@ -129,7 +129,7 @@ define(
     aval=lambda a, tau: make_aval(a.shape, a.dtype),
     numpy=_np_product,
     lower=lambda b, a, tau: b.matrix("reflect", (a, tau, lower_identity(b, a.shape, a.dtype)), False)[0],
-    lowers=_are_small,
+    lowers=_are_real,
     vjps=[Vjp(lambda c, g, a, tau, i=i: _product_joint(c, g, [i], a, tau)[i], (0, 1)) for i in range(2)],
     joint=_product_joint,
     num_inputs=2,
@@ -139,7 +139,7 @@ define(
     aval=lambda a, tau, other, is_turned: make_aval(other.shape, other.dtype),
     numpy=lapack(_np_reflected),
     lower=lambda b, a, tau, other, is_turned: b.matrix("reflect", (a, tau, other), is_turned)[0],
-    lowers=_are_small,
+    lowers=_are_real,
     vjps=[Vjp(lambda c, g, a, tau, x, i=i: _ormqr_joint(c, g, [i], a, tau, x)[i], (0, 1, 2)) for i in range(3)],
     joint=_ormqr_joint,
     num_inputs=3,

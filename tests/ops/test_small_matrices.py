@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="compares with torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
 
 LARGEST = max(n for n in range(1, 100) if are_small([make_aval((n, n), float64)]))
-ORDERS = [1, 2, 3, 5, 8, 13, LARGEST, LARGEST + 1]
+ORDERS = [1, 2, 3, 5, 8, 13, LARGEST, LARGEST + 1, 130]
 BATCHES: list[tuple[int, ...]] = [(), (1,), (5,), (2, 3)]
 NAN, INF = float("nan"), float("inf")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jitgrad.codegen.llvm.text import float_literal
-from jitgrad.codegen.routines.matrices import StoredMatrix, axpy, call_float, dot, fail, status_of
+from jitgrad.codegen.routines.matrices import StoredMatrix, axpy, call_float, column_blocks, dot, fail, status_of
 from jitgrad.codegen.routines.rows import RowBuilder
 
 __all__ = ["FACTORS"]
@@ -153,23 +153,25 @@ def _solve(least: float, b: RowBuilder) -> str:
         is_bad = _is_small(b, factors, least) if least else _is_zero(b, kind)
         info = _lu_factor(b, factors, exchange, is_bad)
         fail(b, status, b.op(f"icmp ne i64 {info}, 0"))
-        with b.loop("0", x.columns) as c:
-            _eliminate(b, factors, x, c)
+        _eliminate(b, factors, x)
     return b.op(f"load i32, ptr {status}")
 
 
-def _eliminate(b: RowBuilder, factors: StoredMatrix, x: StoredMatrix, c: str) -> None:
-    """Solve by both factors in place, for column ``c``, whose rows have been exchanged."""
+def _eliminate(b: RowBuilder, factors: StoredMatrix, x: StoredMatrix) -> None:
+    """Solve by both factors in place; the rows of ``x`` have been exchanged."""
     kind = factors.kind
-    with b.loop("0", x.rows) as j:
-        below = _after(b, j)
-        count = b.op(f"sub i64 {x.rows}, {below}")
-        axpy(b, kind, count, x.load(j, c), factors.place(below, j), x.place(below, c))
-    with b.loop("0", x.rows) as step:
-        j = _backwards(b, x.rows, step)
-        value = b.op(f"fdiv {kind} {x.load(j, c)}, {factors.load(j, j)}")
-        x.store(j, c, value)
-        axpy(b, kind, j, value, factors.place("0", j), x.place("0", c))
+    with column_blocks(b, x) as (first, end):
+        with b.loop("0", x.rows) as j:
+            below = _after(b, j)
+            count = b.op(f"sub i64 {x.rows}, {below}")
+            with b.loop(first, end) as c:
+                axpy(b, kind, count, x.load(j, c), factors.place(below, j), x.place(below, c))
+        with b.loop("0", x.rows) as step:
+            j = _backwards(b, x.rows, step)
+            with b.loop(first, end) as c:
+                value = b.op(f"fdiv {kind} {x.load(j, c)}, {factors.load(j, j)}")
+                x.store(j, c, value)
+                axpy(b, kind, j, value, factors.place("0", j), x.place("0", c))
 
 
 def _is_small(b: RowBuilder, m: StoredMatrix, least: float) -> Callable[[str], str]:
@@ -187,30 +189,30 @@ def _is_small(b: RowBuilder, m: StoredMatrix, least: float) -> Callable[[str], s
 
 
 def _substitute(
-    b: RowBuilder, m: StoredMatrix, x: StoredMatrix, c: str, is_upper: bool, is_unit: bool, is_turned: bool = False
+    b: RowBuilder, m: StoredMatrix, x: StoredMatrix, is_upper: bool, is_unit: bool, is_turned: bool = False
 ) -> None:
-    """Solve a triangular system in place, for column ``c`` of ``x``.
+    """Solve a triangular system in place.
 
     Args:
         m: whose rows lie in memory; with ``is_turned``, whose columns do and whose transpose is meant.
         is_upper: of the triangle that is meant.
     """
     kind, n = m.kind, x.rows
-    with b.loop("0", n) as step:
+    with column_blocks(b, x) as (first, end), b.loop("0", n) as step:
         i = _backwards(b, n, step) if is_upper else step
-        first = _after(b, i) if is_upper else "0"
+        start = _after(b, i) if is_upper else "0"
         count = step if is_upper else i
-        line = m.place(first, i) if is_turned else m.place(i, first)
-        value = b.op(f"fsub {kind} {x.load(i, c)}, {dot(b, kind, count, line, x.place(first, c))}")
-        x.store(i, c, value if is_unit else b.op(f"fdiv {kind} {value}, {m.load(i, i)}"))
+        line = m.place(start, i) if is_turned else m.place(i, start)
+        with b.loop(first, end) as c:
+            value = b.op(f"fsub {kind} {x.load(i, c)}, {dot(b, kind, count, line, x.place(start, c))}")
+            x.store(i, c, value if is_unit else b.op(f"fdiv {kind} {value}, {m.load(i, i)}"))
 
 
 def _triangular(is_upper: bool, is_unit: bool, b: RowBuilder) -> None:
     with b.shared(b.outer) as item:
         a, right, x = StoredMatrix(b, 0, item, False), StoredMatrix(b, 1, item, False), StoredMatrix(b, 2, item, True)
         _copy(b, right, x)
-        with b.loop("0", x.columns) as c:
-            _substitute(b, a, x, c, is_upper, is_unit)
+        _substitute(b, a, x, is_upper, is_unit)
 
 
 def _lu_solve(is_transposed: bool, b: RowBuilder) -> None:
@@ -218,16 +220,16 @@ def _lu_solve(is_transposed: bool, b: RowBuilder) -> None:
         factors, pivots = StoredMatrix(b, 0, item, True), StoredMatrix(b, 1, item, False)
         right, x = StoredMatrix(b, 2, item, False), StoredMatrix(b, 3, item, True)
         _copy(b, right, x)
-        with b.loop("0", x.columns) as c:
-            if is_transposed:
-                _substitute(b, factors, x, c, False, False, True)
-                _substitute(b, factors, x, c, True, True, True)
-            with b.loop("0", x.rows) as step:
-                j = _backwards(b, x.rows, step) if is_transposed else step
-                pivot = b.op(f"sext i32 {pivots.load('0', j)} to i64")
-                x.swap(j, c, _inside(b, pivot, x.rows))
-            if not is_transposed:
-                _eliminate(b, factors, x, c)
+        if is_transposed:
+            _substitute(b, factors, x, False, False, True)
+            _substitute(b, factors, x, True, True, True)
+        with b.loop("0", x.rows) as step:
+            j = _backwards(b, x.rows, step) if is_transposed else step
+            row = _inside(b, b.op(f"sext i32 {pivots.load('0', j)} to i64"), x.rows)
+            with b.loop("0", x.columns) as c:
+                x.swap(j, c, row)
+        if not is_transposed:
+            _eliminate(b, factors, x)
 
 
 def _inside(b: RowBuilder, pivot: str, rows: str) -> str:

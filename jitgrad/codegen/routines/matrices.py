@@ -8,7 +8,8 @@ Must not know: what is done with a matrix (``factors.py``, ``reflections.py``, `
 # A factor of a matrix is no loop over independent elements. Such a primitive "matrix" becomes a routine (Note [Array
 # kernels]) whose text is printed here, for all extents: LAPACK's unblocked algorithms, one matrix after the other, in
 # the frame of Note [Row routines]. A call of LAPACK through NumPy takes microseconds before it begins: of a small
-# matrix (``are_small``) that is most of its time. Larger ones stay with LAPACK, whose algorithms use blocks.
+# matrix (``are_small``) that is most of its time. Larger ones stay with LAPACK, whose algorithms use blocks; what NumPy
+# has no function for stays here.
 # Each array is [batch, x, y], row-major. ``LAYOUTS`` says of each kind what x and y are: "r" rows of a matrix, "c" its
 # columns, "v" a vector, "s" a number per matrix. Results are columns, because LAPACK's are, and PyTorch's strides
 # therefore. So what one routine leaves is what the next one reads, and nothing is copied.
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jitgrad.codegen.llvm.text import vector_type
@@ -26,7 +28,7 @@ from jitgrad.codegen.routines.routine import RoutineCall
 from jitgrad.codegen.routines.rows import MAX_UNITS, UNIT_NS, RowBuilder, routine_of
 from jitgrad.dtypes import DType
 
-__all__ = ["LAYOUTS", "StoredMatrix", "axpy", "call_float", "dot", "fail", "matrix_call", "status_of"]
+__all__ = ["LAYOUTS", "StoredMatrix", "axpy", "call_float", "column_blocks", "dot", "fail", "matrix_call", "status_of"]
 
 LAYOUTS = {
     "cholesky": ("r", "cs"),
@@ -45,6 +47,7 @@ LAYOUTS = {
 _STEP_NS = 1.0
 """A product of two numbers, roughly."""
 _LANE_BYTES = 32
+_BLOCK = 8
 
 
 class StoredMatrix:
@@ -132,6 +135,14 @@ def dot(b: RowBuilder, kind: str, count: str, x: str, y: str) -> str:
         left, right = (_load(b, kind, 1, start, index)[1] for start in (x, y))
         rest[0] = call_float(b, "fmuladd", kind, left, right, rest[0])
     return rest[0]
+
+
+@contextmanager
+def column_blocks(b: RowBuilder, x: StoredMatrix) -> Iterator[tuple[str, str]]:
+    """A few columns at a time, from the first to the end: what is done to all of them finds the other matrix in the
+    cache."""
+    with b.loop("0", x.columns, _BLOCK) as first:
+        yield first, b.call("i64", "llvm.smin.i64", f"i64 {b.op(f'add i64 {first}, {_BLOCK}')}", f"i64 {x.columns}")
 
 
 def status_of(b: RowBuilder) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jitgrad.codegen.llvm.text import float_literal
-from jitgrad.codegen.routines.matrices import StoredMatrix, axpy, call_float, dot
+from jitgrad.codegen.routines.matrices import StoredMatrix, axpy, call_float, column_blocks, dot
 from jitgrad.codegen.routines.rows import RowBuilder
 
 __all__ = ["REFLECTIONS"]
@@ -77,12 +77,12 @@ def _reflect(is_transposed: bool, b: RowBuilder) -> None:
     with b.shared(b.outer) as item:
         factors, taus = StoredMatrix(b, 0, item, True), StoredMatrix(b, 1, item, False)
         given, x, count = StoredMatrix(b, 2, item, False), StoredMatrix(b, 3, item, True), taus.columns
-        with b.loop("0", x.columns) as c:
-            with b.loop("0", x.rows) as i:
-                x.store(i, c, given.load(i, c))
-            with b.loop("0", count) as step:
-                last = b.op(f"sub i64 {count}, 1")
-                i = step if is_transposed else b.op(f"sub i64 {last}, {step}")
+        with b.loop("0", x.columns) as c, b.loop("0", x.rows) as i:
+            x.store(i, c, given.load(i, c))
+        with column_blocks(b, x) as (first, end), b.loop("0", count) as step:
+            last = b.op(f"sub i64 {count}, 1")
+            i = step if is_transposed else b.op(f"sub i64 {last}, {step}")
+            with b.loop(first, end) as c:
                 _apply(b, factors, i, taus.load("0", i), x, c)
 
 
