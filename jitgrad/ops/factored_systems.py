@@ -20,7 +20,15 @@ from jitgrad.ops.matrix_factors import np_permutation
 from jitgrad.ops.matrix_functions import np_triangular
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["has_real_factors"]
+__all__ = ["check_system", "has_real_factors"]
+
+
+def check_system(name: str, a: Aval, b: Aval, pivots: Aval | None = None) -> None:
+    """RuntimeError unless these are square matrices, right sides and pivots of them, in equal batches."""
+    fits = a.ndim >= 2 and a.shape[-1] == a.shape[-2] and a.shape[:-1] == b.shape[:-1] and a.ndim == b.ndim
+    if not fits or (pivots is not None and pivots.shape != a.shape[:-1]):
+        shapes = [list(x.shape) for x in (a, b, pivots) if x is not None]
+        raise RuntimeError(f"{name}: {', '.join(map(str, shapes))} do not go together")
 
 
 def has_real_factors(avals: Any, *params: Any) -> bool:
@@ -79,6 +87,12 @@ define(
 # --- lu_exchanges(pivots | m, dtype): P ---
 
 
+def _exchanges_aval(pivots: Aval, m: int, dtype: DType) -> Aval:
+    if not pivots.ndim or pivots.shape[-1] > m:
+        raise RuntimeError(f"{list(pivots.shape)} pivots do not belong to {m} rows")
+    return make_aval((*pivots.shape[:-1], m, m), dtype)
+
+
 def _lower_exchanges(b: Any, pivots: Any, m: int, dtype: DType) -> Any:
     (order,) = b.matrix("permutation", (pivots,), m)
     shape = (*pivots.shape[:-1], m, m)
@@ -92,7 +106,7 @@ def _np_exchanges(pivots: Any, m: int, dtype: DType) -> Any:
 
 define(
     "lu_exchanges",
-    aval=lambda pivots, m, dtype: make_aval((*pivots.shape[:-1], m, m), dtype),
+    aval=_exchanges_aval,
     numpy=_np_exchanges,
     lower=_lower_exchanges,
     lowers=lambda avals, m, dtype: bool(avals[0].numel) and avals[0].dtype is int32 and not dtype.is_complex,
@@ -101,6 +115,11 @@ define(
 
 
 # --- linalg_lu_solve(factors, pivots, b | is_transposed): X with A X = B, or with A^T X = B ---
+
+
+def _lu_solve_aval(factors: Aval, pivots: Aval, b: Aval, is_transposed: bool) -> Aval:
+    check_system("linalg_lu_solve", factors, b, pivots)
+    return make_aval(b.shape, b.dtype)
 
 
 @lapack
@@ -138,7 +157,7 @@ def _lu_solve_rule(c: RuleContext, g: Any, factors: Any, pivots: Any, x: Any) ->
 
 define(
     "linalg_lu_solve",
-    aval=lambda factors, pivots, b, is_transposed: make_aval(b.shape, b.dtype),
+    aval=_lu_solve_aval,
     numpy=_np_lu_solve,
     lower=lambda b, factors, pivots, right, is_transposed: b.matrix(
         "lu_solve", (factors, pivots, right), is_transposed
@@ -146,10 +165,21 @@ define(
     lowers=has_real_factors,
     vjps=[Vjp(_lu_solve_rule, (0, 1, "out")), None, Vjp(_lu_solve_b_rule, (0, 1))],
     num_inputs=3,
+    checks_values=True,
 )
 
 
 # --- cholesky_solve(b, factor | upper): X with A X = B; cholesky_inverse(factor | upper) ---
+
+
+def _cholesky_solve_aval(b: Aval, factor: Aval, upper: bool) -> Aval:
+    check_system("cholesky_solve", factor, b)
+    return make_aval(b.shape, b.dtype)
+
+
+def _cholesky_inverse_aval(factor: Aval, upper: bool) -> Aval:
+    check_system("cholesky_inverse", factor, factor)
+    return make_aval(factor.shape, factor.dtype)
 
 
 @lapack
@@ -191,7 +221,7 @@ def _cholesky_solve_rule(c: RuleContext, g: Any, factor: Any, x: Any) -> Any:
 
 define(
     "cholesky_solve",
-    aval=lambda b, factor, upper: make_aval(b.shape, b.dtype),
+    aval=_cholesky_solve_aval,
     numpy=_np_cholesky_solve,
     lower=_lower_cholesky_solve,
     lowers=are_real,
@@ -203,7 +233,7 @@ define(
 )
 define(
     "cholesky_inverse",
-    aval=lambda factor, upper: make_aval(factor.shape, factor.dtype),
+    aval=_cholesky_inverse_aval,
     numpy=_np_cholesky_inverse,
     lower=_lower_cholesky_inverse,
     lowers=are_real,

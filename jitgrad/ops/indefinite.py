@@ -17,8 +17,8 @@ import numpy as np
 from jitgrad.dtypes import int32
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.factored_systems import has_real_factors
-from jitgrad.ops.linear_systems import are_real
+from jitgrad.ops.factored_systems import check_system, has_real_factors
+from jitgrad.ops.linear_systems import are_real, check_square
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__: list[str] = []
@@ -27,6 +27,7 @@ _ALPHA = (1 + math.sqrt(17)) / 8
 
 
 def _factor_aval(a: Aval, hermitian: bool) -> tuple[Aval, Aval, Aval]:
+    check_square("linalg.ldl_factor_ex", a)
     return make_aval(a.shape, a.dtype), make_aval(a.shape[:-1], int32), make_aval(a.shape[:-2], int32)
 
 
@@ -36,6 +37,11 @@ def _np_factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     factors = np.array([one[0] for one in found], a.dtype).reshape(a.shape)
     pivots = np.array([one[1] for one in found], np.int32).reshape(*shape, n)
     return factors, pivots, np.array([one[2] for one in found], np.int32).reshape(shape)
+
+
+def _solve_aval(factors: Aval, pivots: Aval, b: Aval, hermitian: bool) -> Aval:
+    check_system("linalg_ldl_solve", factors, b, pivots)
+    return make_aval(b.shape, b.dtype)
 
 
 def _np_solve(factors: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
@@ -185,7 +191,7 @@ define(
 )
 define(
     "linalg_ldl_solve",
-    aval=lambda factors, pivots, b, hermitian: make_aval(b.shape, b.dtype),
+    aval=_solve_aval,
     numpy=_np_solve,
     lower=lambda b, factors, pivots, right, hermitian: b.matrix("ldl_solve", (factors, pivots, right))[0],
     lowers=has_real_factors,

@@ -86,6 +86,8 @@ def _solve_aval(a: Aval, b: Aval) -> Aval:
             "linalg.solve: Incompatible shapes of A and B for the equation AX = B "
             f"({size}x{size} and {other[0]}x{other[1]})"
         )
+    if a.shape[:-2] != b.shape[:-2]:
+        raise RuntimeError(f"linalg.solve: batches {list(a.shape[:-2])} and {list(b.shape[:-2])} differ")
     return make_aval(b.shape, b.dtype)
 
 

@@ -254,6 +254,8 @@ define("linalg_matrix_exp", aval=_exp_aval, numpy=_np_exp, vjps=[Vjp(_exp_rule, 
 
 def _triangular_aval(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval:
     check_square("linalg.solve_triangular", a)
+    if a.ndim != b.ndim or a.shape[:-1] != b.shape[:-1]:
+        raise RuntimeError(f"linalg.solve_triangular: {list(a.shape)} and {list(b.shape)} do not go together")
     return make_aval(b.shape, b.dtype)
 
 

@@ -66,6 +66,24 @@ def _are_real(avals: Any, *params: Any) -> bool:
     return bool(tau.numel) and tau.ndim == avals[0].ndim - 1 and are_real([avals[0], *avals[2:]])
 
 
+def _check_reflections(name: str, a: Aval, tau: Aval) -> None:
+    """RuntimeError unless there are no more factors than columns, and than rows."""
+    if a.ndim < 2 or tau.shape[:-1] != a.shape[:-2] or tau.ndim != a.ndim - 1 or tau.shape[-1] > min(a.shape[-2:]):
+        raise RuntimeError(f"{name}: {list(tau.shape)} factors do not belong to {list(a.shape)}")
+
+
+def _product_aval(a: Aval, tau: Aval) -> Aval:
+    _check_reflections("linalg_householder_product", a, tau)
+    return make_aval(a.shape, a.dtype)
+
+
+def _ormqr_aval(a: Aval, tau: Aval, other: Aval, is_turned: bool) -> Aval:
+    _check_reflections("ormqr", a, tau)
+    if other.ndim != a.ndim or other.shape[:-2] != a.shape[:-2] or other.shape[-2] != a.shape[-2]:
+        raise RuntimeError(f"ormqr: {list(a.shape)} and {list(other.shape)} do not go together")
+    return make_aval(other.shape, other.dtype)
+
+
 def _vector(a: Any, i: int) -> Any:
     """Reflection i: zeros, a one, and the elements below the diagonal; [*, m, 1]."""
     aval = a._aval
@@ -126,7 +144,7 @@ def _ormqr_joint(c: RuleContext, g: Any, wanted: list[int], a: Any, tau: Any, x:
 
 define(
     "linalg_householder_product",
-    aval=lambda a, tau: make_aval(a.shape, a.dtype),
+    aval=_product_aval,
     numpy=_np_product,
     lower=lambda b, a, tau: b.matrix("reflect", (a, tau, lower_identity(b, a.shape, a.dtype)), False)[0],
     lowers=_are_real,
@@ -136,7 +154,7 @@ define(
 )
 define(
     "ormqr",
-    aval=lambda a, tau, other, is_turned: make_aval(other.shape, other.dtype),
+    aval=_ormqr_aval,
     numpy=lapack(_np_reflected),
     lower=lambda b, a, tau, other, is_turned: b.matrix("reflect", (a, tau, other), is_turned)[0],
     lowers=_are_real,

@@ -132,6 +132,7 @@ _DEMANDS: dict[str, Callable[..., tuple[Demand, ...]]] = {
     "index_copy": _along(0),
     "index_fill": _along(0, wraps=True),
     "index_select": _along(0),
+    "linalg_lu_solve": lambda avals, params: ((1, Within(1, avals[0].shape[-1] + 1)),),
     "lu_exchanges": lambda avals, params: ((0, Within(1, params[0] + 1)),),
     "lu_permutation": lambda avals, params: ((0, Within(1, params[0] + 1)),),
     "masked_scatter": _masked,

@@ -215,7 +215,8 @@ def _triangular(is_upper: bool, is_unit: bool, b: RowBuilder) -> None:
         _substitute(b, a, x, is_upper, is_unit)
 
 
-def _lu_solve(is_transposed: bool, b: RowBuilder) -> None:
+def _lu_solve(is_transposed: bool, b: RowBuilder) -> str:
+    status = status_of(b)
     with b.shared(b.outer) as item:
         factors, pivots = StoredMatrix(b, 0, item, True), StoredMatrix(b, 1, item, False)
         right, x = StoredMatrix(b, 2, item, False), StoredMatrix(b, 3, item, True)
@@ -225,11 +226,14 @@ def _lu_solve(is_transposed: bool, b: RowBuilder) -> None:
             _substitute(b, factors, x, True, True, True)
         with b.loop("0", x.rows) as step:
             j = _backwards(b, x.rows, step) if is_transposed else step
-            row = _inside(b, b.op(f"sext i32 {pivots.load('0', j)} to i64"), x.rows)
+            pivot = b.op(f"sext i32 {pivots.load('0', j)} to i64")
+            row = _inside(b, pivot, x.rows)
+            fail(b, status, b.op(f"icmp ne i64 {_after(b, row)}, {pivot}"))
             with b.loop("0", x.columns) as c:
                 x.swap(j, c, row)
         if not is_transposed:
             _eliminate(b, factors, x)
+    return b.op(f"load i32, ptr {status}")
 
 
 def _inside(b: RowBuilder, pivot: str, rows: str) -> str:
