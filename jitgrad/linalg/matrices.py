@@ -15,7 +15,8 @@ from jitgrad.functions.devices import lowered
 from jitgrad.functions.ranges import powers
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.linear_systems import check_square
-from jitgrad.ops.shapes import check_same_dtype, wrap_dim
+from jitgrad.ops.shapes import check_same_dtype
+from jitgrad.ops.vector_products import check_cross
 from jitgrad.state import autocasts
 
 __all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vander", "vecdot"]
@@ -129,16 +130,9 @@ def _chain(tensors: list[Any], splits: dict[tuple[int, int], int], i: int, j: in
 
 def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
     """Cross products of vectors of three along ``dim``; the other dimensions broadcast."""
-    x, y = input._aval, other._aval
-    if x.ndim != y.ndim:
-        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    wrap_dim(dim, x.ndim)
-    if x.shape[dim] != 3 or y.shape[dim] != 3:
-        raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {x.shape[dim]} and {y.shape[dim]}"
-        )
+    check_cross(input._aval, other._aval, dim)
     check_same_dtype("linalg.cross", input, other)
-    if not x.dtype.is_half:
+    if not input._aval.dtype.is_half:
         return call("linalg_cross", input, other, dim)
     # of halves, products are rounded before they are subtracted
     return roll(input, -1, dim) * roll(other, -2, dim) - roll(input, -2, dim) * roll(other, -1, dim)

@@ -16,7 +16,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import Vjp, define
 
-__all__: list[str] = []
+__all__ = ["check_cross"]
 
 _NEXT = ((1, 2), (2, 0), (0, 1))
 """The components whose products make each component."""
@@ -25,7 +25,19 @@ _NEXT = ((1, 2), (2, 0), (0, 1))
 def _cross_aval(x: Aval, y: Aval, dim: int) -> Aval:
     if x.dtype.category is BOOLEAN:
         raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+    check_cross(x, y, dim)
     return make_aval(broadcast("linalg.cross", x.shape, y.shape), x.dtype)
+
+
+def check_cross(x: Aval, y: Aval, dim: int) -> None:
+    """RuntimeError unless these are vectors of three along ``dim``."""
+    if x.ndim != y.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    d = wrap_dim(dim, x.ndim)
+    if x.shape[d] != 3 or y.shape[d] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {x.shape[d]} and {y.shape[d]}"
+        )
 
 
 def _np_cross(x: Any, y: Any, dim: int) -> Any:
