@@ -17,7 +17,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.lapack import lapack
 from jitgrad.ops.linear_systems import adjoint, are_real, lower_identity, transposed
 from jitgrad.ops.matrix_factors import np_permutation
-from jitgrad.ops.matrix_functions import np_triangular
+from jitgrad.ops.matrix_functions import lower_triangular, np_triangular
 from jitgrad.ops.table import RuleContext, Vjp, define
 
 __all__ = ["check_system", "has_real_factors"]
@@ -193,8 +193,7 @@ def _lower_cholesky_solve(b: Any, right: Any, factor: Any, upper: bool) -> Any:
     rank = len(factor.shape)
     turned = b.permute(factor, (*range(rank - 2), rank - 1, rank - 2))
     lower, back = (turned, factor) if upper else (factor, turned)
-    (inner,) = b.matrix("triangular", (lower, right), False, False)
-    return b.matrix("triangular", (back, inner), True, False)[0]
+    return lower_triangular(b, back, lower_triangular(b, lower, right, False, False), True, False)
 
 
 def _lower_cholesky_inverse(b: Any, factor: Any, upper: bool) -> Any:

@@ -28,7 +28,7 @@ from jitgrad.ops.linear_systems import (
 from jitgrad.ops.matrix_factors import EIGH, SVD
 from jitgrad.ops.table import RuleContext, Vjp, define
 
-__all__ = ["complex_slogdet_rule", "np_triangular"]
+__all__ = ["complex_slogdet_rule", "lower_triangular", "np_triangular"]
 
 
 # --- _linalg_det(a), linalg_cofactors(a), _linalg_slogdet(a) ---
@@ -273,6 +273,37 @@ def np_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     return x
 
 
+_BLOCK, _MOST_BLOCKS, _FEW_COLUMNS = 64, 16, 8
+"""Rows that a routine solves at once, how many such blocks there are at most, and right sides that are too few for
+products to gain anything."""
+
+
+def lower_triangular(b: Any, a: Any, right: Any, upper: bool, unitriangular: bool) -> Any:
+    """The primitives of ``np_triangular``. A large system is solved block by block: a product takes what is known off
+    the right side, a routine finds the rest."""
+    n, dim = a.shape[-1], len(a.shape) - 2
+    if n <= 2 * _BLOCK or right.shape[-1] < _FEW_COLUMNS:
+        return b.matrix("triangular", (a, right), upper, unitriangular)[0]
+    size = max(_BLOCK, -(-n // _MOST_BLOCKS))
+    blocks = [(first, min(first + size, n)) for first in range(0, n, size)]
+    solved: list[Any] = []
+    for first, end in reversed(blocks) if upper else blocks:
+        rest = _part(b, right, (first, end), (0, right.shape[-1]))
+        if solved:
+            factor = _part(b, a, (first, end), (end, n) if upper else (0, first))
+            rest = b.sub(rest, b.matmul(factor, b.cat(solved, dim)))
+        (x,) = b.matrix("triangular", (_part(b, a, (first, end), (first, end)), rest), upper, unitriangular)
+        solved = [x, *solved] if upper else [*solved, x]
+    return b.cat(solved, dim)
+
+
+def _part(b: Any, x: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+    """Some rows and columns of matrices."""
+    lead = x.shape[:-2]
+    (top, bottom), (left, end) = rows, columns
+    return b.slice(x, [*[0] * len(lead), top, left], [*lead, bottom, end], [1] * len(x.shape))
+
+
 def _triangular_rules() -> list[Vjp]:
     def of_b(c: RuleContext, g: Any, a: Any) -> Any:
         upper, unitriangular = c.params
@@ -290,7 +321,7 @@ define(
     "linalg_solve_triangular",
     aval=_triangular_aval,
     numpy=np_triangular,
-    lower=lambda b, a, right, upper, unitriangular: b.matrix("triangular", (a, right), upper, unitriangular)[0],
+    lower=lower_triangular,
     lowers=are_real,
     vjps=_triangular_rules(),
     num_inputs=2,

@@ -306,3 +306,22 @@ def test_a_batch_is_shared_out_and_the_bits_stay() -> None:
     whole = jitgrad.linalg.cholesky(jitgrad.tensor(a)).numpy()
     for at in (0, 1499, 2999):
         np.testing.assert_array_equal(whole[at], jitgrad.linalg.cholesky(jitgrad.tensor(a[at])).numpy())
+
+
+@pytest.mark.parametrize("is_unit", [False, True])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize(("shape", "columns"), [((128,), 8), ((129,), 8), ((150,), 7), ((2, 200), 9), ((1100,), 8)])
+def test_large_triangular_systems_are_solved_block_by_block(
+    shape: tuple[int, ...], columns: int, upper: bool, is_unit: bool
+) -> None:
+    *batch, n = shape
+    rng = np.random.default_rng(n)
+    a = rng.standard_normal((*batch, n, n)) / n + 3 * np.eye(n)
+    right = rng.standard_normal((*batch, n, columns))
+    meant = np.triu(a) if upper else np.tril(a)
+    if is_unit:
+        meant[..., range(n), range(n)] = 1.0
+    x = jitgrad.linalg.solve_triangular(
+        jitgrad.from_numpy(a), jitgrad.from_numpy(right), upper=upper, unitriangular=is_unit
+    )
+    np.testing.assert_allclose(meant @ x.numpy(), right, rtol=1e-9, atol=1e-9)
