@@ -88,8 +88,9 @@ define(
 
 
 def _exchanges_aval(pivots: Aval, m: int, dtype: DType) -> Aval:
-    if not pivots.ndim or pivots.shape[-1] > m:
-        raise RuntimeError(f"{list(pivots.shape)} pivots do not belong to {m} rows")
+    count = pivots.shape[-1] if pivots.ndim else 0
+    if not pivots.ndim or count > m:
+        raise RuntimeError(f"{count} pivots are more than the {m} rows" if count else "pivots have no dimension")
     return make_aval((*pivots.shape[:-1], m, m), dtype)
 
 

