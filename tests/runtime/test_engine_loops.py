@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
 import jitgrad
 from jitgrad.autograd import Function, engine
+from jitgrad.compiled import native_eager
 from jitgrad.door import door
 from jitgrad.numbering import next_sequence_nr
 from jitgrad.overrides import DisableTorchFunctionSubclass
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
-from jitgrad.runtime.engine.graph.current import current
+from jitgrad.runtime.engine.graph.current import current, current_graph_task, current_node
 from jitgrad.runtime.engine.run import engine as engine_module
 from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.runtime.engine.run.request import BackwardRequest
@@ -167,6 +168,124 @@ def test_the_loop_for_plain_graphs_does_the_same(first: int, monkeypatch: pytest
         assert _in_order(seed) == found, f"seed {seed}"
 
 
+class _Logged(Function):
+    """A custom Function whose backward tells what it sees of the graph task, and does something in between."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, log: list[Any], act: Callable[[], Any]) -> Any:
+        ctx.save_for_backward(a, b)
+        ctx.log, ctx.act = log, act
+        return a * b, a.exp()
+
+    @staticmethod
+    def backward(ctx: Any, of_product: Any, of_exp: Any) -> Any:
+        a, b = ctx.saved_tensors
+        ctx.log.append(("function", *_seen(ctx.log)))
+        ctx.act()
+        return of_product * b + of_exp * a.exp(), of_product * a, None, None
+
+
+def _seen(log: list[Any]) -> tuple[Any, ...]:
+    """What the user's code finds of the running backward."""
+    task, node = current_graph_task(), current_node()
+    waiting = sorted(n.name() for n in task.not_ready)
+    return (
+        node.name(), task.outstanding_tasks, task.reentrant_depth, waiting, sum(task.dependencies.values()),
+        task.keep_graph, jitgrad.is_grad_enabled(),
+    )  # fmt: skip
+
+
+class _UsersGraph:
+    """A random graph with code of the user: custom Functions and hooks, which look, give hooks to others, queue
+    callbacks, run backwards of their own, or raise."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(seed)
+        self.log: list[Any] = []
+        self.leaves = [jitgrad.tensor([rng.uniform(0.5, 1.0), 1.0], requires_grad=True) for _ in range(3)]
+        values: list[Any] = list(self.leaves)
+        for _ in range(rng.randint(3, 12)):
+            a, b, kind = rng.choice(values), rng.choice(values), rng.random()
+            if kind < 0.3:
+                values += _Logged.apply(a, b, self.log, self.act())
+            else:
+                values.append(rng.choice([lambda a, b: a * b, lambda a, b: a + b, lambda a, b: a.sin() - b])(a, b))
+            if rng.random() < 0.3:
+                self.give_hook(rng.choice(values))
+        self.values = values
+        self.loss = sum((v.sum() for v in rng.sample(values[3:], min(3, len(values) - 3))), values[-1].sum())
+        self.keeps = rng.random() < 0.3
+
+    def give_hook(self, value: Any) -> None:
+        kind, act = self.rng.choice(["tensor", "pre", "post", "retain", "leaf"]), self.act()
+
+        def look(*given: Any) -> None:
+            self.log.append((kind, *_seen(self.log)))
+            act()
+
+        if kind == "tensor":
+            doubles = self.rng.random() < 0.5
+            value.register_hook(lambda grad: (look(), grad * 2 if doubles and grad is not None else None)[1])
+        elif kind == "leaf":
+            self.rng.choice(self.leaves).register_post_accumulate_grad_hook(look)
+        elif value.grad_fn is not None:
+            if kind == "retain":
+                value.retain_grad()
+            elif kind == "pre":
+                value.grad_fn.register_prehook(look)
+            else:
+                value.grad_fn.register_hook(look)
+
+    def act(self) -> Callable[[], Any]:
+        """Something that the user's code may do, chosen now."""
+        kind = self.rng.choice(["nothing", "nothing", "nothing", "hook", "callback", "nested", "raise", "grad mode"])
+        chosen = self.rng.randrange(1000)
+        if kind == "hook":
+            return lambda: self.values[chosen % 3].register_hook(lambda grad: None if grad is None else grad * 3)
+        if kind == "callback":
+            queue = jitgrad.autograd.Variable._execution_engine.queue_callback
+            return lambda: queue(lambda: self.log.append(("callback", current_graph_task() is not None)))
+        if kind == "nested":
+            return self.nested
+        if kind == "raise" and chosen % 4 == 0:
+            return lambda: _fail(None)
+        return lambda: None
+
+    def nested(self) -> None:
+        with jitgrad.enable_grad():
+            x = jitgrad.ones(2, requires_grad=True)
+            _Logged.apply(x, x, self.log, lambda: None)[0].sum().backward()
+        self.log.append(x.grad.tolist())
+
+    def run(self) -> Any:
+        try:
+            self.loss.backward(retain_graph=self.keeps)
+            if self.keeps:
+                self.loss.backward()
+        except LookupError as error:
+            self.log.append(str(error))
+        kept = [leaf.grad if leaf.grad is None else leaf.grad.tolist() for leaf in self.leaves]
+        retained = [v.grad.tolist() if v.retains_grad and v.grad is not None else None for v in self.values[3:]]
+        return kept, retained, self.log, current_graph_task(), current_node(), jitgrad.is_grad_enabled()
+
+
+@pytest.mark.parametrize("in_python", [False, True])
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_code_of_the_user_finds_in_a_plain_graph_what_it_finds_in_the_engine(
+    first: int, in_python: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native_eager.install()
+    runs: list[Any] = []
+    plainly = plain_graph.backward_plainly
+    with native_eager.pythons_form() if in_python else nullcontext():
+        for seed in range(first, first + 50):
+            monkeypatch.setattr(door, "backward", lambda *args: runs.append(plainly(*args)) or runs[-1])
+            found = _UsersGraph(seed).run()
+            monkeypatch.setattr(door, "backward", lambda *args: False)
+            assert _UsersGraph(seed).run() == found, f"seed {seed}"
+    assert sum(map(bool, runs)) > 50
+
+
 class _Requests:
     """Random calls of ``grad`` and of ``backward(inputs=)`` on a random plain graph."""
 
@@ -266,14 +385,13 @@ def _accumulated(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [_packed, _hooked, _accumulated, lambda x: _Loose.apply(x, x).sum()])
-def test_graphs_with_code_of_the_user_are_not_plain(function: Callable[[Any], Any]) -> None:
+def test_code_of_the_user_runs_in_a_plain_graph_of_which_all_is_asked_for(function: Callable[[Any], Any]) -> None:
     x = jitgrad.ones(2, requires_grad=True)
     root = function(x)
-    assert not plain_graph.backward_plainly(root, None, False)
     assert plain_graph.run_request(_request(root, x)) is None
-    assert x.grad is None
-    root.backward()
-    assert x.grad is not None
+    assert x.grad is None and current.graph_task is None
+    assert plain_graph.backward_plainly(root, None, False)
+    assert x.grad is not None and current.graph_task is None
 
 
 def _request(root: Any, *inputs: Any) -> BackwardRequest:

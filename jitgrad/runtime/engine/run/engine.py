@@ -193,6 +193,9 @@ class Engine:
             switch_handler(None)
 
     def _push_root(self, task: GraphTask, root: Node, inputs: InputBuffer) -> None:
+        if task.is_alone and not trace.is_active():
+            task.cpu_ready_queue.push_alone(task, root, inputs)
+            return
         device = inputs.device()
         if trace.is_active():
             for node, count in task.dependencies.items():

@@ -46,12 +46,14 @@ class PlainRun:
         num_ready: how many did.
         thread: the dictionary of ``current``.
         keep_graph: saved values stay in place.
+        shown: the graph task that the user's code on the way finds; None: there is no such code.
     """
 
     __slots__ = (
         "arrival", "captured", "captures", "context", "create_graph", "dependencies", "heap", "inputs", "keep_graph",
-        "leaves", "num_ready", "thread", "upcoming", "waiting", "wanted",
+        "leaves", "num_ready", "shown", "thread", "upcoming", "waiting", "wanted",
     )  # fmt: skip
+
 
     arrival: int
     captured: list[Any]
@@ -64,6 +66,7 @@ class PlainRun:
     keep_graph: bool
     leaves: list[Any]
     num_ready: int
+    shown: Any
     thread: dict[str, Any]
     upcoming: Any
     waiting: dict[Any, Any]

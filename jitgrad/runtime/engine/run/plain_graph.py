@@ -1,7 +1,7 @@
-"""Backward of a graph of plain Nodes: operations, compiled calls and leaves, without hooks, on the CPU.
+"""Backward of a graph of plain Nodes: operations, compiled calls and leaves, on the CPU; and of custom Functions.
 
 Owns: ``backward_plainly``, ``run_request``: which backwards are plain, and their loop.
-Must not know: hooks, Python Functions, devices, other threads' work; a graph that has any goes to ``engine.py``.
+Must not know: devices, other threads' work, nested backwards; a graph that has any goes to ``engine.py``.
 In: a tensor and its gradient. Out: ``.grad`` accumulated, or gradients captured.
 
 # Note [Plain backward]
@@ -13,6 +13,11 @@ In: a tensor and its gradient. Out: ``.grad`` accumulated, or gradients captured
 # runs the Nodes, in the order of ``ready_queue.py``: leaves first, then by falling sequence number, then by arrival. A
 # test runs random graphs by this loop and by the engine's, and compares gradients and order.
 #
+# Custom Functions and hooks are the user's code, which may ask for the graph task (to queue a callback, or by a nested
+# backward) and give hooks to Nodes that have not run. A backward of everything runs such Nodes, too: it lets
+# ``current`` have a graph task (``show_task``), and looks at each Node's hooks when its turn comes. Nested backwards
+# are the engine's.
+#
 # ``grad()`` and ``backward(inputs=)`` run the Nodes on a path to an input alone, see Note [Exec info]. ``wanted`` has
 # those: the first pass notes which Nodes send to each Node, and then goes up from the inputs. A rule that asks which of
 # its gradients are wanted finds ``wanted`` in ``current``. With ``create_graph`` the rules run with grad mode on.
@@ -23,7 +28,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount
+from jitgrad.cpython.primitives import blank, call_inside, eager_native, is_atomic, refcount, take_out
+from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
 from jitgrad.probe import probe
@@ -31,12 +37,14 @@ from jitgrad.runtime.eager.direct import tick
 from jitgrad.runtime.eager.quiet import quiet
 from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.call_node import CallNode
-from jitgrad.runtime.engine.graph.current import current
-from jitgrad.runtime.engine.graph.node import Edge, Node
+from jitgrad.runtime.engine.graph.current import CPU_DEVICE, NO_DEVICE, current
+from jitgrad.runtime.engine.graph.node import Edge, Node, call_node, name_of
 from jitgrad.runtime.engine.graph.op_node import OpNode, edge_of, edges_asked, release
+from jitgrad.runtime.engine.graph.py_node import PyNode
 from jitgrad.runtime.engine.graph.validate import check_count
 from jitgrad.runtime.engine.run.call_runs import run_call
-from jitgrad.runtime.engine.run.graph_task import compute_min_topological_nr
+from jitgrad.runtime.engine.run.engine import engine
+from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_min_topological_nr
 from jitgrad.runtime.engine.run.partial_sums import PlainRun, fitting, merge_sums
 from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
 from jitgrad.runtime.engine.run.request import BackwardRequest, check_used, first_gradient, output_edge
@@ -57,8 +65,18 @@ def queue(task: PlainRun, node: Node, grads: Any, arrival: int) -> None:
 
 
 @eager_native
+def count_outstanding(task: PlainRun, change: int) -> None:
+    """Let the graph task that is shown have as many outstanding tasks as the engine's would."""
+    if task.shown is not None:
+        shown: GraphTask = task.shown
+        outstanding: int = shown.outstanding_tasks
+        shown.outstanding_tasks = outstanding + change
+
+
+@eager_native
 def make_ready(task: PlainRun, node: Node, grads: Any) -> None:
     """A Node has all of its gradients."""
+    count_outstanding(task, 1)
     arrival = int(task.num_ready)
     task.num_ready = arrival + 1
     if task.upcoming is not None:
@@ -131,6 +149,23 @@ def _apply(node: CallNode, grads: Any) -> tuple[Any, ...]:
 
 
 @eager_native
+def add_leaf(task: PlainRun, node: Node, grad: Any) -> None:
+    """A leaf has its gradient."""
+    count_outstanding(task, 1)
+    task.leaves.append(node)
+    task.leaves.append(grad)
+
+
+def refuse_arrival(target: Node) -> None:
+    """A gradient arrives that nobody has counted: the user's code has changed the graph task.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"dependency not found for {name_of(target)}")
+
+
+@eager_native
 def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad: Any) -> None:
     """Give gradient ``nr`` of a Node to the Node that its edge leads to, if that is wanted."""
     if task.wanted is not None:
@@ -142,8 +177,13 @@ def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad:
         grad = fitting(node, nr, grad, metadata[input_nr])
     dependencies: dict = task.dependencies
     due: Any = dependencies.get(target)
+    if due is None:
+        refuse_arrival(target)
     missing = int(due) - 1
-    dependencies[target] = missing
+    if missing > 0:
+        dependencies[target] = missing
+    else:
+        take_out(dependencies, target)
     waiting: dict = task.waiting
     if missing > 0 or (len(waiting) > 0 and waiting.get(target) is not None):
         complete = merge_sums(task, target, input_nr, grad, missing)
@@ -151,13 +191,11 @@ def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad:
             return
         sums: list = complete
         if type(target) is AccumulateGrad:
-            task.leaves.append(target)
-            task.leaves.append(sums[0])
+            add_leaf(task, target, sums[0])
         else:
             make_ready(task, target, complete)
     elif type(target) is AccumulateGrad:
-        task.leaves.append(target)
-        task.leaves.append(grad)
+        add_leaf(task, target, grad)
     else:
         grads: list = []
         for i in range(len(metadata)):
@@ -191,7 +229,10 @@ def run_upcoming(task: PlainRun) -> None:
     if task.wanted is not None and not take(task, node, grads):
         return
     made: Any = None
-    if type(node) is CallNode:
+    if task.shown is not None and (node.hooks is not None or isinstance(upcoming, PyNode)):
+        task.thread["node"] = upcoming
+        made = run_users(upcoming, grads, task.keep_graph)
+    elif type(node) is CallNode:
         made = compute_call(task, upcoming, grads)
     else:
         made = compute(task, upcoming, grads)
@@ -205,6 +246,21 @@ def run_upcoming(task: PlainRun) -> None:
         edge: tuple = edges[nr]
         if edge[0] is not None:
             send(task, node, nr, edge[0], int(edge[1]), outputs[nr])
+
+
+def run_users(node: Node, grads: Any, keep_graph: bool) -> Any:
+    """The gradients of a Node that is a custom Function's, or has hooks, which others may have given it meanwhile."""
+    hooks: Any = node.hooks
+    if hooks is None:
+        outputs = node.apply(grads)
+    else:
+        hooks.run_tensor_pre(grads)
+        outputs = call_node(node, grads)
+        if state.grad_enabled:
+            set_grad_mode(False)  # a hook changed it; the other nodes are to have theirs
+    if not keep_graph:
+        node.release_variables()
+    return outputs if type(outputs) is tuple else tuple(outputs)
 
 
 # --- leaves ---
@@ -236,7 +292,11 @@ def give_to_leaf(task: PlainRun, node: AccumulateGrad, grads: list, at: int) -> 
     grads[at] = None
     if task.wanted is not None and not take(task, node, given):
         return
-    if is_atomic() and not task.create_graph and len(RUNNING) == 0 and keeps(leaf, given):
+    if task.shown is not None:
+        task.thread["node"] = node
+    if task.shown is not None and node.hooks is not None:
+        run_users(node, given, True)
+    elif is_atomic() and not task.create_graph and len(RUNNING) == 0 and keeps(leaf, given):
         leaf._grad = given[0]
     else:
         node.apply(given)
@@ -245,7 +305,7 @@ def give_to_leaf(task: PlainRun, node: AccumulateGrad, grads: list, at: int) -> 
 @eager_native
 def keeps(leaf: TensorBase, given: list) -> bool:
     """Whether a leaf without a gradient takes over the one in a list, as it is."""
-    if given[0] is None or leaf._grad is not None or leaf._requires_grad is not True:
+    if given[0] is None or leaf._grad is not None or leaf._requires_grad is not True or leaf._post_accumulate_hooks:
         return False
     grad: TensorBase = given[0]  # holders: the list, this variable
     return refcount(grad) == 1 and is_ours(grad, leaf)
@@ -257,6 +317,7 @@ def give_to_leaves(task: PlainRun, leaves: list) -> None:
     at = 0
     while at < len(leaves):
         give_to_leaf(task, leaves[at], leaves, at + 1)
+        count_outstanding(task, -1)
         at += 2
     leaves.clear()
 
@@ -281,11 +342,16 @@ def run_plain(root: Any, seed: Any, nr: int, keep_graph: bool, context: Any, thr
         Whatever a rule raises.
     """
     dependencies: dict = {}
-    if type(root) is AccumulateGrad or not count_plain(root, nr, dependencies):
+    users: list = []
+    if type(root) is AccumulateGrad or not count_plain(root, nr, dependencies, users):
         return False
     task: PlainRun = blank(PlainRun)
     begin(task, keep_graph, context, thread)
     task.dependencies = dependencies
+    if len(users) > 0:
+        task.shown = show_task(task, root)
+        if task.shown is None:
+            return False
     return run_all(task, root, seed, nr)
 
 
@@ -340,6 +406,7 @@ def begin(task: PlainRun, keep_graph: bool, context: Any, thread: dict) -> None:
     task.thread = thread
     task.wanted = None
     task.create_graph = False
+    task.shown = None
 
 
 @eager_native
@@ -354,6 +421,7 @@ def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
     grads = task.leaves  # the root's gradients are the task's now
     while task.upcoming is not None:
         run_upcoming(task)
+        count_outstanding(task, -1)
         if len(grads) > 0:
             give_to_leaves(task, grads)
         choose(task)
@@ -361,6 +429,17 @@ def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
 
 
 # --- the way in ---
+
+
+def show_task(run: PlainRun, root: Any) -> Any:
+    """Let the user's code find a graph task in ``current``, Note [Plain backward]; None where the engine must run."""
+    if current.worker_device != NO_DEVICE:
+        return None
+    task = engine.new_graph_task(run.keep_graph, False)
+    task.root, task.owner, task.is_alone = root, CPU_DEVICE, True
+    task.dependencies, task.not_ready = run.dependencies, run.waiting
+    current.graph_task, current.worker_device = task, CPU_DEVICE
+    return task
 
 
 PYTHONS_FORM: dict[str, Any] = {"edge_of": edge_of, "run_plain": run_plain, "run_wanted": run_wanted}
@@ -414,13 +493,27 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
             if PLAIN.run_plain is run_plain:
                 tick(_LIKE)
             done = PLAIN.run_plain(node, seed, nr, keep_graph, quiet.context, current.__dict__)
+            if done and current.graph_task is not None:
+                _finish(current.graph_task, running)
         finally:
             state.grad_enabled = enabled
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
         state.grad_enabled, current.node = enabled, running
+        if current.graph_task is not None:
+            current.graph_task, current.worker_device = None, NO_DEVICE
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     return bool(done)
+
+
+def _finish(task: GraphTask, running: Any) -> None:
+    """Run the callbacks that the user's code has queued, and raise what they raise."""
+    current.node = running
+    if task.final_callbacks:
+        task.mark_as_completed_and_run_post_processing()
+        task.future_result.value()
+    else:
+        task.future_result.mark_completed([])
 
 
 def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:

@@ -16,6 +16,7 @@ from jitgrad.runtime.engine.graph.accumulate_grad import AccumulateGrad
 from jitgrad.runtime.engine.graph.call_node import CallNode, CallOutline
 from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.graph.op_node import OpNode
+from jitgrad.runtime.engine.graph.py_node import PyNode
 from jitgrad.runtime.engine.graph.saved_variable import PackedVariable, packed_in_use
 from jitgrad.runtime.engine.run.call_runs import is_plain_call
 from jitgrad.tensor_base import TensorBase
@@ -63,6 +64,17 @@ def is_plain(node: Any) -> bool:
 
 
 @eager_native
+def is_users(node: Any) -> bool:
+    """Whether a Node is one that this loop can run though the user's code has a part in it: a custom Function's, or one
+    with hooks."""
+    if devices_in_use and not is_on_cpu(node):
+        return False
+    if isinstance(node, OpNode):
+        return True
+    return isinstance(node, PyNode) or type(node) is AccumulateGrad
+
+
+@eager_native
 def note_arrival(arrivals: dict, calls: list, node: Any, nr: int) -> None:
     """Note that a compiled call gets a gradient of its result ``nr``, if that does not lead to all of its edges.
 
@@ -99,13 +111,18 @@ def end_in_leaves(arrivals: dict, calls: list) -> bool:
 
 
 @eager_native
-def count_plain(root: Any, root_nr: int, dependencies: dict) -> bool:
+def count_plain(root: Any, root_nr: int, dependencies: dict, users: list) -> bool:
     """Count, per Node behind output ``root_nr`` of ``root``, the gradients that will arrive; False if one is not plain.
 
     Nor is it plain if only some of a call's results have gradients, and a graph behind the call needs the others.
+
+    Args:
+        users: gets the Nodes that are not plain, but that this loop can run.
     """
     if not (is_plain(root) or is_plain_call(root)):
-        return False
+        if not is_users(root):
+            return False
+        users.append(root)
     arrivals: dict = {}
     calls: list = []
     if type(root) is CallNode:
@@ -128,6 +145,11 @@ def count_plain(root: Any, root_nr: int, dependencies: dict) -> bool:
                     dependencies[target] = int(known) + 1
                 elif is_plain(target) or is_plain_call(target):
                     dependencies[target] = 1
+                    if type(target) is not AccumulateGrad:
+                        found.append(target)
+                elif is_users(target):
+                    dependencies[target] = 1
+                    users.append(target)
                     if type(target) is not AccumulateGrad:
                         found.append(target)
                 else:

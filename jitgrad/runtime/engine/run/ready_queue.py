@@ -91,6 +91,11 @@ class ReadyQueue:
             heappush(self.heap, (rank, order, self.next_arrival(), base, fn, inputs))
             self.not_empty.notify()
 
+    def push_alone(self, task: Any, fn: Node, inputs: InputBuffer) -> None:
+        """Queue the root of a graph that stays on this thread: nobody waits here, and nobody else takes it."""
+        task.outstanding_tasks += 1
+        heappush(self.heap, (-task.reentrant_depth, -fn.sequence_nr, self.next_arrival(), task.base, fn, inputs))
+
     def push_shutdown_task(self) -> None:
         """Send one of the threads that wait here home."""
         self.push(NodeTask(None, None, InputBuffer(), True), increment_outstanding_tasks=False)
