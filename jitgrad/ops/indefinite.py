@@ -154,12 +154,17 @@ def _eliminate_pair(a: Any, k: int, hermitian: bool) -> None:
     a[k + 2 :, k : k + 2] = scaled
 
 
+def _block(pivot: int, n: int, has_other: bool) -> tuple[int, int]:
+    """(The row that was exchanged, how many rows the block has). A pivot that no factorisation gives is taken for the
+    nearest one that some does, as in the kernel."""
+    return min(max(abs(pivot) - 1, 0), n - 1), 2 if pivot < 0 and has_other else 1
+
+
 def _solve_in_place(a: Any, pivots: list[int], x: Any, hermitian: bool) -> None:
     """LAPACK's sytrs and hetrs: by L, by D, by L transposed, with the exchanges on the way."""
     n, k = len(a), 0
     while k < n:
-        row = abs(pivots[k]) - 1
-        step = 1 if pivots[k] > 0 else 2
+        row, step = _block(pivots[k], n, k + 1 < n)
         last = k + step - 1
         x[[last, row]] = x[[row, last]] if last != row else x[[last, row]]
         x[last + 1 :] -= a[last + 1 :, k : last + 1] @ x[k : last + 1]
@@ -174,8 +179,8 @@ def _solve_in_place(a: Any, pivots: list[int], x: Any, hermitian: bool) -> None:
         k += step
     k = n - 1
     while k >= 0:
-        step = 1 if pivots[k] > 0 else 2
-        first_row, row = k - step + 1, abs(pivots[k]) - 1
+        row, step = _block(pivots[k], n, k > 0)
+        first_row = k - step + 1
         x[first_row : k + 1] -= _mirrored(a[k + 1 :, first_row : k + 1], hermitian).T @ x[k + 1 :]
         x[[k, row]] = x[[row, k]] if k != row else x[[k, row]]
         k -= step

@@ -80,7 +80,7 @@ def test_the_number_is_set_back_after_an_error_and_by_the_last_of_several_calls(
 
 
 @pytest.mark.parametrize(
-    "name", ["inv", "cholesky", "det", "slogdet", "svd", "eigh", "eig", "qr", "lu_factor", "pinv", "matrix_exp"]
+    "name", ["inv", "cholesky", "det", "slogdet", "svd", "eigh", "eig", "qr", "pinv", "matrix_exp"]
 )
 def test_functions_of_matrices_go_that_way(name: str, many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if many is None:
@@ -88,7 +88,7 @@ def test_functions_of_matrices_go_that_way(name: str, many: Any, monkeypatch: py
     entered: list[int] = []
     enter = type(many).enter
     monkeypatch.setattr(type(many), "enter", lambda self, count: (entered.append(count), enter(self, count))[1])
-    a = jitgrad.eye(80) * 0.5
+    a = jitgrad.eye(130) * 0.5
     getattr(jitgrad.linalg, name)(a)
     step = jitgrad.compile(lambda: getattr(jitgrad.linalg, name)(a))
     step()
