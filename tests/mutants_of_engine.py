@@ -124,9 +124,9 @@ _ENGINE_RUN = _in(
     ("plain_graph.py", "                state.overrides_off = overrides_off + 1\n", "                pass\n",
      f"{_LOOPS}::test_rules_of_a_plain_graph_are_not_the_calls_of_a_class_that_overrides"),
     ("plain_nodes.py", "    if packed_in_use and step.saved is not None:\n", "    if False:\n",
-     f"{_LOOPS}::test_graphs_with_code_of_the_user_are_not_plain"),
+     f"{_LOOPS}::test_code_of_the_user_runs_in_a_plain_graph_of_which_all_is_asked_for"),
     ("plain_nodes.py", "return end.hooks is None and not leaf._post_accumulate_hooks", "return True",
-     f"{_LOOPS}::test_graphs_with_code_of_the_user_are_not_plain"),
+     f"{_LOOPS}::test_code_of_the_user_runs_in_a_plain_graph_of_which_all_is_asked_for"),
     ("plain_graph.py", "    return refcount(grad) == 1 and is_ours(grad, leaf)\n", "    return is_ours(grad, leaf)\n",
      "compiled/test_native_eager.py::test_only_a_gradient_that_somebody_else_holds_is_copied"),
     # buffers

@@ -114,7 +114,8 @@ def end_in_leaves(arrivals: dict, calls: list) -> bool:
 def count_plain(root: Any, root_nr: int, dependencies: dict, users: list) -> bool:
     """Count, per Node behind output ``root_nr`` of ``root``, the gradients that will arrive; False if one is not plain.
 
-    Nor is it plain if only some of a call's results have gradients, and a graph behind the call needs the others.
+    Nor is it plain if only some of a call's results have gradients, and a graph behind the call needs the others; a
+    hook of a leaf there would be called for nothing.
 
     Args:
         users: gets the Nodes that are not plain, but that this loop can run.
@@ -154,7 +155,9 @@ def count_plain(root: Any, root_nr: int, dependencies: dict, users: list) -> boo
                         found.append(target)
                 else:
                     return False
-    return len(calls) == 0 or end_in_leaves(arrivals, calls)
+    if len(calls) == 0:
+        return True
+    return len(users) == 0 and end_in_leaves(arrivals, calls)
 
 
 @eager_native
