@@ -485,7 +485,7 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     seed = first_gradient(tensor) if gradient is None else gradient
     if type(seed) is not type(tensor) or not _takes(node.input_metadata[nr], seed._aval):
         return False
-    running, enabled = current.node, state.grad_enabled
+    running, device, enabled = current.node, current.worker_device, state.grad_enabled
     try:
         try:
             if enabled:
@@ -496,11 +496,9 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
             if done and current.graph_task is not None:
                 _finish(current.graph_task, running)
         finally:
-            state.grad_enabled = enabled
+            state.grad_enabled, current.graph_task, current.worker_device = enabled, None, device
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
-        state.grad_enabled, current.node = enabled, running
-        if current.graph_task is not None:
-            current.graph_task, current.worker_device = None, NO_DEVICE
+        current.graph_task, current.worker_device, current.node, state.grad_enabled = None, device, running, enabled
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     return bool(done)
