@@ -146,7 +146,7 @@ class Engine:
             ``graph_task.future_result``, completed.
         """
         outer, recorder, multithreading = current.worker_device, state.handler, state.multithreading_enabled
-        overrides_off = state.overrides_off
+        overrides_off, outer_task = state.overrides_off, current.graph_task
         uses_devices = _uses_devices(graph_task, graph_root)
         # the handles of some interpreters of operations (``transforms.level``) mean nothing to another thread
         stays_here = uses_devices and recorder is not None and recorder.stays_on_thread
@@ -176,7 +176,7 @@ class Engine:
                 finally:
                     current.current_depth -= 1
         finally:
-            current.worker_device = outer
+            current.worker_device, current.graph_task = outer, outer_task
             state.multithreading_enabled = multithreading
             if override_classes:
                 state.overrides_off = overrides_off
