@@ -14,107 +14,67 @@ from typing import Any
 import numpy as np
 
 from jitgrad.ops.aval import Aval, make_aval
-from jitgrad.ops.normalization import batch_dims, channel_shape
+from jitgrad.ops.normalization import (
+    batch_dims,
+    channel_shape,
+    define_channel_norm,
+    lower_affine,
+    lower_moments,
+    lower_rstd,
+    np_affine,
+    np_moments,
+    through_moments,
+)
 from jitgrad.ops.shapes import contiguous_dims
-from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.table import RuleContext, define, joint_vjp
 
 __all__: list[str] = []
 
 # --- by the batch's statistics ---
 
 
-def _aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval, Aval]:
+def _aval(x: Aval, *rest: Any) -> tuple[Aval, ...]:
     statistic = make_aval((x.shape[1],), x.dtype)
     return make_aval(x.shape, x.dtype), statistic, statistic, statistic
 
 
-def _numpy(x: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
+def _numpy(x: Any, *rest: Any) -> tuple[Any, ...]:
     *affine, eps = rest
-    dims, per_channel = batch_dims(x.ndim), channel_shape(x.ndim)
-    count = x.dtype.type(contiguous_dims(x.shape, dims))
-    mean = np.add.reduce(x, axis=dims) / count
-    centred = x - mean.reshape(per_channel)
-    variance = np.add.reduce(centred * centred, axis=dims) / count
-    rstd = 1 / np.sqrt(variance + x.dtype.type(eps))
-    out = centred * rstd.reshape(per_channel)
-    if affine:
-        out = out * affine[0].reshape(per_channel) + affine[1].reshape(per_channel)
-    return out, mean, rstd, variance
+    centred, *statistics = np_moments(x, batch_dims(x.ndim), eps)
+    return (np_affine(centred * statistics[1], affine), *[s.reshape(-1) for s in statistics])
 
 
-def _lower(b: Any, x: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
+def _lower(b: Any, x: Any, *rest: Any) -> tuple[Any, ...]:
     *affine, eps = rest
-    rank, channels = len(x.shape), x.shape[1]
-    dims, wide = batch_dims(rank), (1, channels, *[1] * (rank - 2))
-    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
-    mean = b.div(b.sum(x, dims, True), count)
-    centred = b.sub(x, mean)
-    variance = b.div(b.sum(b.mul(centred, centred), dims, True), count)
-    rstd = b.div(b.const(1.0, x.dtype), b.sqrt(b.add(variance, b.const(float(eps), x.dtype))))
-    out = b.mul(centred, rstd)
-    if affine:
-        out = b.add(b.mul(out, b.reshape(affine[0], wide)), b.reshape(affine[1], wide))
-    return (out, *[b.reshape(s, (channels,)) for s in (mean, rstd, variance)])
+    centred, *statistics = lower_moments(b, x, batch_dims(len(x.shape)), eps)
+    out = lower_affine(b, b.mul(centred, statistics[1]), affine)
+    return (out, *[b.reshape(s, (x.shape[1],)) for s in statistics])
 
 
 def _gradients(
     c: RuleContext, g: tuple[Any, ...], wanted: list[int], x: Any, mean: Any, rstd: Any, weight: Any = None
 ) -> dict[int, Any]:
-    """All three; the statistics are outputs too, which depend on every element, and may get gradients."""
+    """All three, from sums that are shared."""
     dims, per_channel = batch_dims(x.ndim), channel_shape(x.ndim)
+    count, wide = contiguous_dims(x.shape, dims), rstd.reshape(per_channel)
     centred = x - mean.reshape(per_channel)
     grads: dict[int, Any] = {}
     if g[0] is not None:
-        normalised = centred * rstd.reshape(per_channel)
+        normalised = centred * wide
         total, along = g[0].sum(dims), (g[0] * normalised).sum(dims)
         grads = {1: along, 2: total}
-        scale = rstd if weight is None else rstd * weight
         if 0 in wanted:
-            count = contiguous_dims(x.shape, dims)
             rest = (total / count).reshape(per_channel) + normalised * (along / count).reshape(per_channel)
+            scale = rstd if weight is None else rstd * weight
             grads[0] = (g[0] - rest) * scale.reshape(per_channel)
     if 0 in wanted:
-        grads[0] = _by_statistics(g, grads.get(0), centred, rstd)
+        of_statistics = [None if s is None else s.reshape(per_channel) for s in g[1:]]
+        grads[0] = through_moments(grads.get(0), centred, wide, count, of_statistics)
     return {i: grads.get(i) for i in wanted}
 
 
-def _by_statistics(g: tuple[Any, ...], grad: Any, centred: Any, rstd: Any) -> Any:
-    """The input's gradient with what comes by way of mean, 1/std and variance."""
-    dims, per_channel = batch_dims(centred.ndim), channel_shape(centred.ndim)
-    count = contiguous_dims(centred.shape, dims)
-    terms = [] if grad is None else [grad]
-    if g[1] is not None:
-        terms.append((g[1] / count).reshape(per_channel).expand(centred.shape))
-    if g[2] is not None:
-        terms.append((g[2] * (rstd * rstd * rstd) * (-1.0 / count)).reshape(per_channel) * centred)
-    if g[3] is not None:
-        terms.append((g[3] * (2.0 / count)).reshape(per_channel) * centred)
-    return sum(terms[1:], terms[0]) if terms else None
-
-
-def _one(i: int, saves: tuple[int | str, ...]) -> Vjp:
-    return Vjp(lambda c, g, *saved: _gradients(c, g, [i], *saved)[i], saves)
-
-
-define(
-    "native_batch_norm",
-    aval=_aval,
-    numpy=_numpy,
-    lower=_lower,
-    vjps=[_one(i, (0, "out1", "out2", 1)) for i in range(3)],
-    joint=_gradients,
-    num_inputs=3,
-    node_name="NativeBatchNormBackward0",
-    runs_once=True,
-)
-define(
-    "native_batch_norm_plain",
-    aval=_aval,
-    numpy=_numpy,
-    lower=_lower,
-    vjps=[_one(0, (0, "out1", "out2"))],
-    node_name="NativeBatchNormBackward0",
-    missing_edges=2,
+define_channel_norm(
+    "native_batch_norm", "NativeBatchNormBackward0", _gradients, aval=_aval, numpy=_numpy, lower=_lower
 )
 
 
@@ -127,22 +87,16 @@ def _aval_by(x: Aval, *rest: Any) -> Aval:
 
 def _numpy_by(x: Any, mean: Any, variance: Any, *rest: Any) -> Any:
     *affine, eps = rest
-    per_channel = channel_shape(x.ndim)
+    wide = channel_shape(x.ndim)
     scale = 1 / np.sqrt(variance + x.dtype.type(eps))
-    out = (x - mean.reshape(per_channel)) * scale.reshape(per_channel)
-    if affine:
-        out = out * affine[0].reshape(per_channel) + affine[1].reshape(per_channel)
-    return out
+    return np_affine((x - mean.reshape(wide)) * scale.reshape(wide), affine)
 
 
 def _lower_by(b: Any, x: Any, mean: Any, variance: Any, *rest: Any) -> Any:
     *affine, eps = rest
     wide = (1, x.shape[1], *[1] * (len(x.shape) - 2))
-    scale = b.div(b.const(1.0, x.dtype), b.sqrt(b.add(variance, b.const(float(eps), x.dtype))))
-    out = b.mul(b.sub(x, b.reshape(mean, wide)), b.reshape(scale, wide))
-    if affine:
-        out = b.add(b.mul(out, b.reshape(affine[0], wide)), b.reshape(affine[1], wide))
-    return out
+    out = b.mul(b.sub(x, b.reshape(mean, wide)), b.reshape(lower_rstd(b, variance, eps), wide))
+    return lower_affine(b, out, affine)
 
 
 def _gradients_by(
@@ -161,16 +115,12 @@ def _gradients_by(
     return grads
 
 
-def _one_by(i: int, saves: tuple[int | str, ...]) -> Vjp:
-    return Vjp(lambda c, g, *saved: _gradients_by(c, g, [i], *saved)[i], saves)
-
-
 define(
     "batch_norm_by",
     aval=_aval_by,
     numpy=_numpy_by,
     lower=_lower_by,
-    vjps=[None if i in (1, 2) else _one_by(i, (0, 1, 2, 3)) for i in range(5)],
+    vjps=[None if i in (1, 2) else joint_vjp(_gradients_by, i, (0, 1, 2, 3)) for i in range(5)],
     joint=_gradients_by,
     num_inputs=5,
     node_name="NativeBatchNormBackward0",
@@ -181,7 +131,7 @@ define(
     aval=_aval_by,
     numpy=_numpy_by,
     lower=_lower_by,
-    vjps=[_one_by(0, (0, 1, 2)), None, None],
+    vjps=[joint_vjp(_gradients_by, 0, (0, 1, 2)), None, None],
     num_inputs=3,
     node_name="NativeBatchNormBackward0",
     missing_edges=2,

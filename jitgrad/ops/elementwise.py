@@ -16,7 +16,7 @@ from jitgrad.dtypes import BOOLEAN, FLOATING, INTEGER, DType, bool_, float64, ge
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, dtype_of, float_dtype, is_number, np_cast, operand, shape_of
-from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.table import RuleContext, define, joint_vjp
 
 __all__ = ["MAX_OPERANDS", "op_name"]
 
@@ -91,22 +91,13 @@ def _total(terms: Iterable[Any]) -> Any:
     return total
 
 
-def _vjp(i: int, count: int) -> Vjp:
-    """By the operand ``i`` alone."""
-
-    def rule(c: RuleContext, g: Any, *inputs: Any) -> Any:
-        return _joint(c, g, [i], *inputs)[i]
-
-    return Vjp(rule, tuple(range(count)))
-
-
 for _count in range(1, MAX_OPERANDS + 1):
     define(
         op_name(_count),
         aval=_aval,
         numpy=_numpy,
         lower=_lower,
-        vjps=[_vjp(i, _count) for i in range(_count)],
+        vjps=[joint_vjp(_joint, i, tuple(range(_count))) for i in range(_count)],
         num_inputs=_count,
         node_name="VectorizeBackward",
         joint=_joint,

@@ -9,6 +9,7 @@ Source: Ba et al., "Layer Normalization", 2016.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ import numpy as np
 from jitgrad.dtypes import FLOATING, float32
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.shapes import contiguous_dims, reduced_shape, torch_dtype_name
-from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.table import RuleContext, Vjp, define, joint_vjp
 
-__all__ = ["batch_dims", "channel_shape", "check_channels", "check_norm_dtypes", "group_shape"]
+__all__ = [
+    "batch_dims", "channel_shape", "check_channels", "check_norm_dtypes", "define_channel_norm", "group_shape",
+    "lower_affine", "lower_moments", "lower_rstd", "np_affine", "np_moments", "through_moments",
+]  # fmt: skip
 
 
 def _dims(rank: int, trailing: int) -> tuple[int, ...]:
@@ -84,18 +88,86 @@ def _norm_aval(x: Aval, *rest: Any) -> tuple[Aval, Aval, Aval]:
     return make_aval(x.shape, x.dtype), stats, stats
 
 
-def _np_mean(x: Any, dims: tuple[int, ...]) -> Any:
-    """Over dimensions that stay, with extent 1."""
-    total = np.add.reduce(x, axis=dims, keepdims=True)
-    return total / x.dtype.type(contiguous_dims(x.shape, dims))
+# --- what all normalisations do ---
+
+
+def np_moments(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+    """(``x`` without its mean, mean, 1/std, variance) over dimensions that stay, with extent 1."""
+    count = x.dtype.type(contiguous_dims(x.shape, dims))
+    mean = np.add.reduce(x, axis=dims, keepdims=True) / count
+    centred = x - mean
+    variance = np.add.reduce(centred * centred, axis=dims, keepdims=True) / count
+    return centred, mean, 1 / np.sqrt(variance + x.dtype.type(eps)), variance
+
+
+def lower_moments(b: Any, x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+    """The primitives of ``np_moments``."""
+    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
+    mean = b.div(b.sum(x, dims, True), count)
+    centred = b.sub(x, mean)
+    variance = b.div(b.sum(b.mul(centred, centred), dims, True), count)
+    return centred, mean, lower_rstd(b, variance, eps), variance
+
+
+def lower_rstd(b: Any, variance: Any, eps: float) -> Any:
+    """1/std, of a variance."""
+    return b.div(b.const(1.0, variance.dtype), b.sqrt(b.add(variance, b.const(float(eps), variance.dtype))))
+
+
+def through_moments(grad: Any, centred: Any, rstd: Any, count: int, grads: Sequence[Any]) -> Any:
+    """The input's gradient (or None) with what comes by way of mean, 1/std and variance, which depend on every element.
+
+    Args:
+        centred, rstd: as of ``np_moments``, over ``count`` elements.
+        grads: of mean, 1/std and, where it is a result, variance, in the shape of ``rstd``; each may be None.
+    """
+    of_mean, of_rstd, of_variance = (*grads, None)[:3]
+    terms = [] if grad is None else [grad]
+    if of_mean is not None:
+        terms.append((of_mean / count).expand(centred.shape))
+    if of_rstd is not None:
+        terms.append(of_rstd * (rstd * rstd * rstd) * (-1.0 / count) * centred)
+    if of_variance is not None:
+        terms.append(of_variance * (2.0 / count) * centred)
+    return sum(terms[1:], terms[0]) if terms else None
+
+
+def np_affine(out: Any, affine: Sequence[Any]) -> Any:
+    """``out * weight + bias`` per channel, of (N, C, *); ``affine`` may be empty."""
+    if not affine:
+        return out
+    weight, bias = (p.reshape(channel_shape(out.ndim)) for p in affine)
+    return out * weight + bias
+
+
+def lower_affine(b: Any, out: Any, affine: Sequence[Any]) -> Any:
+    """The primitives of ``np_affine``."""
+    if not affine:
+        return out
+    weight, bias = (b.reshape(p, (1, out.shape[1], *[1] * (len(out.shape) - 2))) for p in affine)
+    return b.add(b.mul(out, weight), bias)
+
+
+def define_channel_norm(name: str, node_name: str, joint: Callable[..., dict[int, Any]], **rules: Any) -> None:
+    """An operation ``name`` of (x, weight, bias) with mean and 1/std as its second and third result, and ``name_plain``
+    of x alone.
+
+    Args:
+        joint: ``joint(c, grads, wanted, x, mean, rstd, weight)``, without the weight for ``name_plain``.
+        rules: ``aval``, ``numpy`` and ``lower`` of both, with weight and bias or without.
+    """
+    vjps = [joint_vjp(joint, i, (0, "out1", "out2", 1)) for i in range(3)]
+    define(name, vjps=vjps, joint=joint, num_inputs=3, node_name=node_name, runs_once=True, **rules)
+    plain = [joint_vjp(joint, 0, (0, "out1", "out2"))]
+    define(f"{name}_plain", vjps=plain, node_name=node_name, missing_edges=2, **rules)
+
+
+# --- native_layer_norm(x (, weight, bias) | shape, eps) -> normalised, mean, 1/std ---
 
 
 def _np_norm(x: Any, *rest: Any) -> tuple[Any, Any, Any]:
     *affine, shape, eps = rest
-    dims = _dims(x.ndim, len(shape))
-    mean = _np_mean(x, dims)
-    centred = x - mean
-    rstd = 1 / np.sqrt(_np_mean(centred * centred, dims) + x.dtype.type(eps))
+    centred, mean, rstd, _ = np_moments(x, _dims(x.ndim, len(shape)), eps)
     out = centred * rstd
     if affine:
         out = out * affine[0] + affine[1]
@@ -104,12 +176,7 @@ def _np_norm(x: Any, *rest: Any) -> tuple[Any, Any, Any]:
 
 def _lower_norm(b: Any, x: Any, *rest: Any) -> tuple[Any, Any, Any]:
     *affine, shape, eps = rest
-    dims = _dims(len(x.shape), len(shape))
-    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
-    mean = b.div(b.sum(x, dims, True), count)
-    centred = b.sub(x, mean)
-    variance = b.div(b.sum(b.mul(centred, centred), dims, True), count)
-    rstd = b.div(b.const(1.0, x.dtype), b.sqrt(b.add(variance, b.const(float(eps), x.dtype))))
+    centred, mean, rstd, _ = lower_moments(b, x, _dims(len(x.shape), len(shape)), eps)
     out = b.mul(centred, rstd)
     if affine:
         out = b.add(b.mul(out, affine[0]), affine[1])
@@ -117,26 +184,15 @@ def _lower_norm(b: Any, x: Any, *rest: Any) -> tuple[Any, Any, Any]:
 
 
 def _x_rule(c: RuleContext, g: tuple[Any, Any, Any], x: Any, mean: Any, rstd: Any, weight: Any = None) -> Any:
-    """The mean and 1/std depend on every element of the row; both are outputs too, and may get gradients."""
     aval, shape = c.avals[0], c.params[0]
     assert aval is not None
     dims = _dims(aval.ndim, len(shape))
-    count = contiguous_dims(aval.shape, dims)
-    centred = x - mean
-    grad: Any = None
+    centred, grad = x - mean, None
     if g[0] is not None:
         out = g[0] if weight is None else g[0] * weight
         normalised = centred * rstd
         grad = rstd * (out - out.mean(dims, True) - normalised * (out * normalised).mean(dims, True))
-    if g[1] is not None:
-        grad = _plus(grad, (g[1] / count).expand(aval.shape))
-    if g[2] is not None:
-        grad = _plus(grad, g[2] * (rstd * rstd * rstd) * centred * (-1.0 / count))
-    return grad
-
-
-def _plus(total: Any, term: Any) -> Any:
-    return term if total is None else total + term
+    return through_moments(grad, centred, rstd, contiguous_dims(aval.shape, dims), g[1:])
 
 
 def _weight_rule(c: RuleContext, g: tuple[Any, Any, Any], x: Any, mean: Any, rstd: Any) -> Any:

@@ -21,7 +21,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import operand
 from jitgrad.ops.special import np_sigmoid
-from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.ops.table import RuleContext, define, joint_vjp
 from jitgrad.ops.views import lower_slice
 
 __all__: list[str] = []
@@ -82,11 +82,6 @@ def _through_tanh(g: Any, own: Any, y: Any) -> Any:
     return (g if own is None else g + own) * (1 - y * y)
 
 
-def _vjp(joint: Joint, i: int, saves: tuple[int | str, ...]) -> Vjp:
-    """By input ``i`` alone."""
-    return Vjp(lambda context, grads, *saved: joint(context, grads, [i], *saved)[i], saves)
-
-
 # --- _lstm_cell(x's part of the gates, h's, c) -> (h, c, activated gates) ---
 
 
@@ -127,7 +122,7 @@ define(
     aval=_cell_aval("_lstm_cell", _LSTM_GATES, 2),
     numpy=_np_lstm,
     lower=_lower_lstm,
-    vjps=[_vjp(_lstm_joint, i, (2, "out1", "out2")) for i in range(3)],
+    vjps=[joint_vjp(_lstm_joint, i, (2, "out1", "out2")) for i in range(3)],
     num_inputs=3,
     node_name="ThnnFusedLstmCellBackward0",
     joint=_lstm_joint,
@@ -219,7 +214,7 @@ define(
     aval=_cell_aval("_gru_cell", _GRU_GATES, 1),
     numpy=_np_gru,
     lower=_lower_gru,
-    vjps=[_vjp(_gru_joint, i, (1, 2, "out1")) for i in range(3)],
+    vjps=[joint_vjp(_gru_joint, i, (1, 2, "out1")) for i in range(3)],
     num_inputs=3,
     node_name="ThnnFusedGruCellBackward0",
     joint=_gru_joint,

@@ -27,7 +27,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, Strides, in_order, kept, make_aval, pointwise_strides, suggested_order
 from jitgrad.structs import field, struct
 
-__all__ = ["OPS", "Op", "OpTable", "RuleContext", "Vjp", "define"]
+__all__ = ["OPS", "Op", "OpTable", "RuleContext", "Vjp", "define", "joint_vjp"]
 
 
 @struct
@@ -67,6 +67,11 @@ class Vjp:
 
     rule: Callable[..., Any]
     saves: tuple[int | str, ...] = ()
+
+
+def joint_vjp(joint: Callable[..., dict[int, Any]], i: int, saves: tuple[int | str, ...]) -> Vjp:
+    """The derivative by input ``i`` alone, of an operation that has ``Op.joint``."""
+    return Vjp(lambda context, grads, *saved: joint(context, grads, [i], *saved)[i], saves)
 
 
 @struct
