@@ -7,6 +7,8 @@ Must not know: what the work is.
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +23,10 @@ _lock = process_lock()
 _growing: WeakSet[Any] = WeakSet()
 _before: list[tuple[int, int, int]] = []
 """The thresholds that were set; empty: they still are."""
+_pauses: list[tuple[int, object]] = []
+"""(Thread, what tells it from others) of each work that runs without collections."""
+_was_enabled: list[bool] = [True]
+"""Whether Python collected cycles before the first of them began."""
 
 
 def collect_seldom(grows: Any) -> None:
@@ -53,12 +59,36 @@ def without_collections(work: Callable[..., Any], *args: Any) -> Any:
     """``work(*args)`` while Python collects no cycles.
 
     For recording a graph, planning it, running it operation by operation: nearly all objects that these make live until
-    their end, so collections find nothing, and they took a third of the time of long graphs.
+    their end, so collections find nothing, and they took a third of the time of long graphs. Works of several threads
+    may overlap: the first one notes whether Python was to collect, the last one lets it.
     """
-    was_enabled = gc.isenabled()
+    pause = threading.get_ident(), object()
     try:
-        gc.disable()
+        with _lock:
+            if not _pauses:
+                _was_enabled[:] = [gc.isenabled()]
+            _pauses.append(pause)
+            gc.disable()
         return work(*args)
     finally:
-        if was_enabled:
-            gc.enable()
+        with _lock:
+            if pause in _pauses:
+                _end(pause)
+
+
+def _end(*pauses: tuple[int, object]) -> None:
+    """The last one that ends lets Python collect again, if it did before."""
+    _pauses[:] = [pause for pause in _pauses if pause not in pauses]
+    if not _pauses and _was_enabled[0]:
+        gc.enable()
+
+
+def _after_fork() -> None:
+    """The other threads are not in the child, and their work does not end there."""
+    others = [pause for pause in _pauses if pause[0] != threading.get_ident()]
+    if others:
+        _end(*others)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +78,42 @@ def test_collections_come_back_after_an_error_and_stay_off_where_they_were() -> 
     gc.disable()
     assert without_collections(gc.isenabled) is False
     assert not gc.isenabled()
+
+
+def test_works_of_two_threads_overlap() -> None:
+    """The one that ends last lets Python collect, whoever began first."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=without_collections, args=(wait,))
+
+    def begin() -> None:
+        thread.start()
+        inside.wait(10)
+
+    without_collections(begin)
+    assert not gc.isenabled()
+    go_on.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_does_not_wait_for_the_works_of_threads_that_it_has_not() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    thread = threading.Thread(target=without_collections, args=(lambda: (inside.set(), go_on.wait(10)),))
+    thread.start()
+    inside.wait(10)
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() else 1)
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_a_plan_goes_without_a_collection() -> None:
