@@ -433,7 +433,7 @@ def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
 
 def show_task(run: PlainRun, root: Any) -> Any:
     """Let the user's code find a graph task in ``current``, Note [Plain backward]; None where the engine must run."""
-    if current.worker_device != NO_DEVICE:
+    if current.worker_device != NO_DEVICE or override_classes:  # Note [Overrides]: the engine turns them off
         return None
     task = engine.new_graph_task(run.keep_graph, False)
     task.root, task.owner, task.is_alone = root, CPU_DEVICE, True
