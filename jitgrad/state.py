@@ -24,6 +24,7 @@ __all__ = [
     "plain_tensors",
     "state",
     "switch_handler",
+    "without_overrides",
     "write_checks",
 ]
 
@@ -109,6 +110,18 @@ class State(threading.local):
 
 
 state = State()
+
+
+def without_overrides(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``, where subclasses of Tensor are plain tensors, Note [Overrides]."""
+    if not override_classes:
+        return function(*args)
+    overrides_off = state.overrides_off
+    try:
+        state.overrides_off = overrides_off + 1
+        return function(*args)
+    finally:
+        state.overrides_off = overrides_off
 
 
 def _ignore(recorder: Any) -> None:

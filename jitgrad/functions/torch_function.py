@@ -18,8 +18,8 @@ In: a public function and the arguments of one call. Out: what the first type th
 #   override are in ``state.plain_tensors``: hits and native code take these at once, as if there were no overrides.
 # ``func`` is the public function or method, for instance ``jitgrad.add`` for ``x + 1``. What the caller gave by
 # position and what by name is known in methods of a subclass; a public function hands on required arguments by position
-# and others by name. The engine runs with overrides off (``state.overrides_off``): derivative rules are not the user's
-# calls.
+# and others by name. Derivative rules and sums of gradients are not the user's calls: overrides are off in them
+# (``state.without_overrides``), and on in hooks, custom Functions and whatever else of the user's a backward runs.
 """
 
 from __future__ import annotations

@@ -149,11 +149,11 @@ def lower_affine(b: Any, out: Any, affine: Sequence[Any]) -> Any:
 
 
 def define_channel_norm(name: str, node_name: str, joint: Callable[..., dict[int, Any]], **rules: Any) -> None:
-    """An operation ``name`` of (x, weight, bias) with mean and 1/std as its second and third result, and ``name_plain``
-    of x alone.
+    """An operation ``name`` of (x, weight, bias) with mean and 1/std as its second and third result, and one of x:
+    its name ends with ``_plain``.
 
     Args:
-        joint: ``joint(c, grads, wanted, x, mean, rstd, weight)``, without the weight for ``name_plain``.
+        joint: ``joint(c, grads, wanted, x, mean, rstd, weight)``, without the weight for the plain one.
         rules: ``aval``, ``numpy`` and ``lower`` of both, with weight and bias or without.
     """
     vjps = [joint_vjp(joint, i, (0, "out1", "out2", 1)) for i in range(3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import jitgrad
 from jitgrad import nn, overrides
 from jitgrad.autograd import backward, grad
 from jitgrad.nn import functional as F
+from jitgrad.state import state
 
 CALLS: list[str] = []
 
@@ -305,6 +307,70 @@ def test_rules_are_not_asked() -> None:
     loss.backward()
     assert CALLS == ["backward"]
     assert x.grad.tolist() == pytest.approx([4 * 2.718281828] * 2)
+
+
+def _with_users_code(lib: Any, x: Any, t: Any, run: Callable[[Any, Any], Any]) -> list[Any]:
+    """A backward through hooks and a custom Function that use ``x``, which overrides; some gradients are like it."""
+
+    class Twice(lib.autograd.Function):  # type: ignore[name-defined, misc]
+        @staticmethod
+        def forward(ctx: Any, value: Any) -> Any:
+            return value * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return lib.mul(grad, x).sum(0, keepdim=True).expand(2, 2)
+
+    leaf = t.clone().requires_grad_()
+    doubled = Twice.apply(leaf)
+    with lib.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda packed: lib.sub(packed, x)):
+        squared = doubled * doubled
+    squared.register_hook(lambda grad: lib.add(x, grad))
+    squared.grad_fn.register_prehook(lambda grads: (lib.mean(x), None)[1])
+    squared.grad_fn.register_hook(lambda after, before: (lib.prod(x), None)[1])
+    doubled.retain_grad()
+    if run is _to_leaves:
+        leaf.register_post_accumulate_grad_hook(lambda leaf: (leaf.grad.mul_(lib.relu(x)), None)[1])
+    loss = (squared + doubled * 3).sum()
+    return [run(loss, leaf), run(loss, leaf)]
+
+
+def _to_leaves(loss: Any, leaf: Any) -> list[Any]:
+    loss.backward(retain_graph=True)
+    return leaf.grad.tolist()  # type: ignore[no-any-return]
+
+
+def _to_leaves_with_a_graph(loss: Any, leaf: Any) -> list[Any]:
+    loss.backward(create_graph=True)
+    return leaf.grad.tolist()  # type: ignore[no-any-return]
+
+
+def _to_inputs(loss: Any, leaf: Any) -> list[Any]:
+    loss.backward(inputs=[leaf], retain_graph=True)
+    return leaf.grad.tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("run", [_to_leaves, _to_leaves_with_a_graph, _to_inputs])
+def test_the_users_code_in_a_backward_is_asked_as_pytorchs_is(run: Callable[[Any, Any], Any]) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    seen = []
+    for lib in (jitgrad, torch):
+        calls: list[str] = []
+
+        class Noted(lib.Tensor):  # type: ignore[name-defined, misc]
+            noted = calls
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                cls.noted.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x = lib.tensor([[1.0, 2.0], [3.0, 4.0]]).as_subclass(Noted)
+        t = lib.tensor([[2.0, 2.0], [2.0, 2.0]])
+        grads = _with_users_code(lib, x, t, run)
+        seen.append(([c for c in calls if c not in ("__get__", "__set__")], grads))
+    assert seen[0] == seen[1]
+    assert state.overrides_off == 0
 
 
 _PROGRAMS = {

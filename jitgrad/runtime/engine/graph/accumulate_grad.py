@@ -20,6 +20,7 @@ Must not know: operations, the queue.
 
 from __future__ import annotations
 
+import operator
 from threading import Lock
 from typing import Any
 from weakref import ref
@@ -31,7 +32,7 @@ from jitgrad.ops.aval import Aval, devices_in_use, is_dense
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, INVALID_EDGE, Edge, Node
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks
-from jitgrad.state import state
+from jitgrad.state import state, without_overrides
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder_state import RUNNING, sets_grad
 
@@ -91,9 +92,9 @@ class AccumulateGrad(Node):
                 is_ours = references(new_grad) == ONE_LOCAL and _owns_storage(new_grad, variable._aval)
                 variable._grad = new_grad if is_ours and not state.grad_enabled else _copy_like(new_grad, variable)
             elif state.grad_enabled or (old.is_sparse and not new_grad.is_sparse):
-                variable._grad = old + new_grad
+                variable._grad = without_overrides(operator.add, old, new_grad)
             else:
-                old += new_grad  # in place
+                without_overrides(operator.iadd, old, new_grad)
         hooks = variable._post_accumulate_hooks
         if hooks:
             _run_post_accumulate_hooks(hooks, variable)

@@ -8,6 +8,7 @@ A tensor's hooks live in one dictionary that the tensor and its node share, so t
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.engine.graph.accumulate_grad import existing_accumulator
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, RemovableHandle
+from jitgrad.state import without_overrides
 
 __all__ = ["RemovableHandle", "register_post_accumulate_grad_hook", "register_tensor_hook", "retain_grad"]
 
@@ -80,4 +82,5 @@ class _Retain:
     def __call__(self, grad: Any) -> None:
         tensor = self._tensor()
         if tensor is not None and grad is not None:
-            tensor._grad = call("clone", grad) if tensor._grad is None else tensor._grad + grad
+            old = tensor._grad
+            tensor._grad = call("clone", grad) if old is None else without_overrides(operator.add, old, grad)

@@ -30,7 +30,7 @@ from jitgrad.runtime.engine.graph.saved_names import (
     tensor_name,
 )
 from jitgrad.runtime.engine.graph.saved_variable import RELEASED_MESSAGE, SavedTensor, SavedVariable, new_saved
-from jitgrad.state import anomaly, state
+from jitgrad.state import anomaly, state, without_overrides
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase
 from jitgrad.version_counter import VERSION
@@ -379,6 +379,12 @@ def run_rules(
         saved: the saved values, in the plan's order.
         asked: for each edge, whether a gradient is wanted.
     """
+    return without_overrides(_by_rules, op, plan, context, grad_outputs, saved, asked)
+
+
+def _by_rules(
+    op: Op, plan: BackwardPlan, context: RuleContext, grad_outputs: Sequence[Any], saved: Sequence[Any], asked: Any
+) -> tuple[Any, ...]:
     g = grad_outputs[0] if len(grad_outputs) == 1 else tuple(grad_outputs)
     if op.num_inputs < 0:  # one rule, which returns a gradient for each tensor of the list
         ((_, list_rule, picks),) = plan.rules

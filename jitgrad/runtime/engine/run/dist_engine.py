@@ -11,6 +11,7 @@ the first error at once (``exit_on_error``): it may be what the other side waits
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from jitgrad.runtime.engine.graph.node import Edge, GraphRoot, Node
 from jitgrad.runtime.engine.run.engine import Engine, engine
 from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_dependencies
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
+from jitgrad.state import without_overrides
 
 __all__ = ["DistAccumulateGradCaptureHook", "DistAutogradContext", "DistEngine", "RecvRpcBackward", "SendRpcBackward"]
 
@@ -37,7 +39,7 @@ class DistAutogradContext:
             return
         with self._lock:
             _, old = self._grads.get(id(variable), (variable, None))
-            self._grads[id(variable)] = (variable, grad if old is None else old + grad)
+            self._grads[id(variable)] = (variable, grad if old is None else without_overrides(operator.add, old, grad))
 
     def get_gradients(self) -> dict[Any, Any]:
         """Leaf -> gradient."""

@@ -60,7 +60,7 @@ from jitgrad.runtime.engine.run.ready_queue import Entry, NodeTask, ReadyQueue
 from jitgrad.runtime.engine.run.reentrant_pool import MAX_DEPTH, ThreadPoolShared
 from jitgrad.runtime.engine.run.run_alone import run_alone
 from jitgrad.runtime.engine.run.thread_locals import ThreadLocalState, ThreadLocalStateGuard
-from jitgrad.state import anomaly, override_classes, state, switch_handler
+from jitgrad.state import anomaly, state, switch_handler
 
 __all__ = ["Engine", "engine"]
 
@@ -154,8 +154,6 @@ class Engine:
         graph_task.root = graph_root
         graph_task.owner = CPU_DEVICE if outer == NO_DEVICE else outer
         try:
-            if override_classes:  # derivative rules are not the user's calls, Note [Overrides]
-                state.overrides_off = overrides_off + 1
             if uses_devices:
                 graph_task.arrivals = Arrivals((graph_root, *graph_task.dependencies))
                 self._prepare_devices(graph_task, None if stays_here else recorder)
@@ -177,9 +175,7 @@ class Engine:
                     current.current_depth -= 1
         finally:
             current.worker_device, current.graph_task = outer, outer_task
-            state.multithreading_enabled = multithreading
-            if override_classes:
-                state.overrides_off = overrides_off
+            state.multithreading_enabled, state.overrides_off = multithreading, overrides_off
             if uses_devices and recorder is not None:
                 switch_handler(recorder)
         return graph_task.future_result

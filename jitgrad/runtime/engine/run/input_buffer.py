@@ -13,6 +13,7 @@ Must not know: nodes, the graph task.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from jitgrad.devices import CPU, Device
 from jitgrad.runtime.devices.stream import Stream, default_stream, use_stream
 from jitgrad.runtime.eager.quiet import run_into
 from jitgrad.runtime.engine.run import trace
-from jitgrad.state import state
+from jitgrad.state import state, without_overrides
 
 __all__ = ["FEW", "InputBuffer", "accumulate", "accumulate_stream"]
 
@@ -97,9 +98,9 @@ def accumulate(old: Any, new: Any, may_write: bool) -> Any:
     """
     if may_write and (new.is_sparse or not old.is_sparse):
         if not _added(old, new):
-            old += new
+            without_overrides(operator.iadd, old, new)
         return old
-    return old + new
+    return without_overrides(operator.add, old, new)
 
 
 def _added(old: Any, new: Any) -> bool:

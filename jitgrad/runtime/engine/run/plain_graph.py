@@ -48,7 +48,7 @@ from jitgrad.runtime.engine.run.graph_task import GraphTask, compute_min_topolog
 from jitgrad.runtime.engine.run.partial_sums import PlainRun, fitting, merge_sums
 from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, find_wanted
 from jitgrad.runtime.engine.run.request import BackwardRequest, check_used, first_gradient, output_edge
-from jitgrad.state import anomaly, engine_watchers, modes_in_use, override_classes, state
+from jitgrad.state import anomaly, engine_watchers, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recorder_state import RUNNING
 
@@ -433,7 +433,7 @@ def run_all(task: PlainRun, root: Any, seed: Any, nr: int) -> Any:
 
 def show_task(run: PlainRun, root: Any) -> Any:
     """Let the user's code find a graph task in ``current``, Note [Plain backward]; None where the engine must run."""
-    if current.worker_device != NO_DEVICE or override_classes:  # Note [Overrides]: the engine turns them off
+    if current.worker_device != NO_DEVICE:
         return None
     task = engine.new_graph_task(run.keep_graph, False)
     task.root, task.owner, task.is_alone = root, CPU_DEVICE, True
@@ -486,6 +486,7 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
     if type(seed) is not type(tensor) or not _takes(node.input_metadata[nr], seed._aval):
         return False
     running, device, enabled = current.node, current.worker_device, state.grad_enabled
+    overrides_off = state.overrides_off
     try:
         try:
             if enabled:
@@ -499,6 +500,7 @@ def backward_plainly(tensor: Any, gradient: Any, keep_graph: bool) -> bool:
             state.grad_enabled, current.graph_task, current.worker_device = enabled, None, device
     finally:  # twice, as Ctrl-C may come between any two statements, also of the ``finally`` before
         current.graph_task, current.worker_device, current.node, state.grad_enabled = None, device, running, enabled
+        state.overrides_off = overrides_off
     if done is None:
         raise RuntimeError("could not compute gradients for some functions")
     return bool(done)
@@ -541,11 +543,9 @@ def run_request(request: BackwardRequest) -> tuple[Any, ...] | None:
     try:
         try:
             state.grad_enabled = request.create_graph
-            if override_classes:  # derivative rules are not the user's calls, Note [Overrides]
-                state.overrides_off = overrides_off + 1
             done = PLAIN.run_wanted(*args)
         finally:
-            current.wanted, state.grad_enabled, state.overrides_off = None, enabled, overrides_off
+            current.wanted, state.grad_enabled = None, enabled
     finally:  # twice, as above
         current.wanted, state.grad_enabled, current.node = None, enabled, running
         state.overrides_off = overrides_off
