@@ -20,6 +20,7 @@ __all__ = [
     "CALLS",
     "CALL_LIMIT",
     "COUNTERS",
+    "NATIVE_BACKWARDS",
     "Noted",
     "bump",
     "bump_call",
@@ -79,6 +80,8 @@ CALLS: list[int] = []
 """Of calls without misses that are not added up yet: (events * ``CALL_LIMIT`` + segments) * ``CALL_LIMIT`` + launches.
 One int each: equal calls, as most are, are added up together."""
 _MAX_CALLS = 1000
+NATIVE_BACKWARDS = [0]
+"""``outside_backwards`` that native code has run, ever: it adds to this number, and nobody else does."""
 _DEBUG = 10  # of ``logging``, which may not be imported yet
 _logging = LazyModule("logging")
 _loggers: dict[str, Any] = {}
@@ -176,7 +179,7 @@ def stats() -> dict[str, int]:
     """A snapshot of every counter since the start or the last ``reset_stats()``."""
     with _lock:
         _add_up()
-        return dict(_values)
+        return {**_values, "outside_backwards": _values["outside_backwards"] + NATIVE_BACKWARDS[0]}
 
 
 def reset_stats() -> None:
@@ -185,6 +188,7 @@ def reset_stats() -> None:
         CALLS.clear()
         for name in _values:
             _values[name] = 0
+        _values["outside_backwards"] = -NATIVE_BACKWARDS[0]
 
 
 @contextmanager

@@ -109,6 +109,9 @@ class TensorBase:
     NATIVE_COUNTERS: ClassVar[tuple[str, ...]] = ("_vc",)
     """Slots that get ``[0]`` at the first look."""
 
+    _result_class: ClassVar[type[TensorBase]]
+    """The class of results; ``install_tensor_class`` sets it."""
+
     _aval: Aval
     _vc: VersionCounter
     _storage: Any
@@ -202,18 +205,18 @@ def install_storage(make: Callable[[Any], Any]) -> None:
     _make_storage[:] = [make]
 
 
-_class: list[type[TensorBase]] = [TensorBase]
+TensorBase._result_class = TensorBase
 
 
 def install_tensor_class(cls: type[TensorBase]) -> None:
     """Make ``cls`` the class of every result. ``tensor.py`` calls it once."""
-    _class[0] = cls
+    TensorBase._result_class = cls
     install_handles(cls)
 
 
 def tensor_class() -> type[TensorBase]:
     """The class of results."""
-    return _class[0]
+    return TensorBase._result_class
 
 
 @eager_native
@@ -248,7 +251,7 @@ def new_view(aval: Aval, array: Any) -> Any:
 
 def new_tensor(aval: Aval, storage: Any, array: Any = None) -> Any:
     """A tensor over a storage, outside any graph."""
-    cls = _class[0]
+    cls = TensorBase._result_class
     out = cls.__new__(cls)
     out._aval = aval
     out._storage = storage

@@ -253,7 +253,7 @@ _RUNTIME = _in(
      f"{_DIRECT}::test_an_exponent_is_looked_at_every_time"),
     ("eager/plan.py", "on_new_default.append(plans.clear)", "pass",
      f"{_DIRECT}::test_plans_of_another_default_dtype_are_forgotten"),
-    ("storage/storage.py", "storage = _storages.get(id(array))", "storage = None",
+    ("../array_storages.py", "noted = STORAGES.setdefault(key, made)", "noted = STORAGES[key] = made",
      f"{_DIRECT}::test_a_result_and_its_saved_alias_have_one_storage"),
     ("storage/memory.py", "if held > lists.limit:", "if False:",
      "runtime/test_buffer.py::test_the_free_lists_are_bounded"),

@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"})
     | {"layouts", "cpython", "door", "handler", "locks", "probe", "structs", "user_line", "version_counter"}
     | {"garbage", "number_text", "numbering", "report"},
-    frozenset({"ops", "storage_base", "tensor_base"}),
+    frozenset({"array_storages", "ops", "storage_base", "tensor_base"}),
     frozenset({"tracer"}),
     frozenset({"runtime", "codegen"}),
     frozenset({"compile", "compiled", "tensor", "dispatch", "functions", "generator", "overrides", "sparse"}),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitgrad.array_storages import storage_now
 from jitgrad.cpython.primitives import blank, native, new_handle, once_per_call
 from jitgrad.devices import CPU
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
-from jitgrad.tensor_base import TensorBase, tensor_class
+from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.entry_hits import is_as_its_node_made_it
 from jitgrad.tracer.hits import Args
 
@@ -25,9 +26,9 @@ def gets_stand_in(x: TensorBase) -> bool:
     """Whether an argument is a view that begins somewhere in its storage: one outside any graph, or in one that is
     over, as its Node made it."""
     aval: Aval = x._aval
-    if int(aval.offset) == 0 or aval.device is not CPU or type(x) is not tensor_class():
+    if int(aval.offset) == 0 or aval.device is not CPU or type(x) is not TensorBase._result_class:
         return False
-    storage: StorageBase = x._storage
+    storage: StorageBase = storage_now(x)
     if type(storage) is not StorageBase.kind or int(storage.addr) == 0:
         return False
     if x._grad is not None:

@@ -12,10 +12,11 @@ import pytest
 from threads import run_threads
 
 import jitgrad as jg
+from jitgrad.array_storages import STORAGES
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
 from jitgrad.runtime.storage import memory
-from jitgrad.runtime.storage.storage import Storage, _storages
+from jitgrad.runtime.storage.storage import Storage
 
 
 @pytest.fixture(autouse=True)
@@ -200,21 +201,21 @@ def test_a_result_and_its_views_have_one_storage_whoever_is_asked_first(first: i
 
 def test_nothing_asks_for_storages_where_eager_operations_go_through_views() -> None:
     w = jg.ones(3, 2, requires_grad=True)
-    known = len(_storages)
+    known = len(STORAGES)
     x = (w * 2).view(6)[1:4].unsqueeze(0)
     out = jg.cat((x, x.t().reshape(1, 3))).select(0, 1).sum()
     out.backward()
-    assert len(_storages) == known
+    assert len(STORAGES) == known
 
 
 def test_an_optimizers_step_asks_for_no_storages() -> None:
     p = jg.from_numpy(np.ones(5, np.float32)).requires_grad_()
     optimizer = jg.optim.Adam([p])
-    known = len(_storages)
+    known = len(STORAGES)
     for _ in range(2):
         (p * p).sum().backward()
         optimizer.step()
-        assert len(_storages) == known
+        assert len(STORAGES) == known
 
 
 def test_views_are_written_and_read_through_each_other() -> None:

@@ -10,7 +10,8 @@ import ctypes
 import gc
 from typing import Any
 
-from jitgrad.runtime.storage.storage import Storage, forget_array
+from jitgrad.array_storages import forget_storage
+from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["resize"]
@@ -55,7 +56,7 @@ def _forget_views(storage: Storage) -> None:
     for holder in holders:
         if _is_tensor(holder) and holder._storage is storage:
             holder._array = None
-    forget_array(storage)
+    forget_storage(storage)
 
 
 def _is_tensor(x: Any) -> bool:

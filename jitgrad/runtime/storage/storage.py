@@ -15,27 +15,26 @@ In: byte counts, NumPy arrays. Out: addresses, NumPy views.
 # The result of an eager operation has an ``_array`` that owns its memory, and no ``_storage``: few results are ever
 # asked for theirs, and making one costs as much as an operation. Two tensors may share such an array (a result and its
 # saved alias). Each of them, on any thread, may be the first to need the storage, and the other must get the same one:
-# so a table finds the storage by the array. A view of a result is another such tensor: its array has the result's as
-# its ``base``. So is a result in another shape (``matmul`` of four dimensions), which is no view to users: views of it
-# lie in the array of the first. A kernel's large result is the exception: its array lies in a storage from
-# the start, and refers to it.
+# so a table finds the storage by the array (``array_storages.py``). A view of a result is another such tensor: its
+# array has the result's as its ``base``. So is a result in another shape (``matmul`` of four dimensions), which is no
+# view to users: views of it lie in the array of the first. A kernel's large result is the exception: its array lies in
+# a storage from the start, and refers to it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import Any
 
 import numpy as np
 
-from jitgrad.locks import process_lock
+from jitgrad.array_storages import noted_storage
 from jitgrad.ops.aval import Aval, check_inside
 from jitgrad.runtime.storage.memory import free_lists, give, take
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import install_storage
 
-__all__ = ["Storage", "StorageWindow", "forget_array", "root_of", "storage_behind"]
+__all__ = ["Storage", "StorageWindow", "root_of", "storage_behind"]
 
 _byte: Any = ctypes.c_char
 
@@ -97,10 +96,7 @@ class Storage(StorageBase):
         """
         if array.base is not None:
             return _over(array)
-        with _storages_lock:
-            storage = _storages.get(id(array))
-            if storage is None:
-                storage = _storages[id(array)] = _over(array)
+        storage: Storage = noted_storage(array, _over(array))
         return storage
 
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
@@ -137,18 +133,6 @@ def root_of(storage: Storage) -> Storage:
     while type(storage) is StorageWindow:
         storage = storage.owner
     return storage
-
-
-_storages_lock = process_lock()
-_storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
-"""Of arrays that own their memory, by ``id``: a storage keeps its array alive. See Note [Storage on demand]."""
-
-
-def forget_array(storage: Storage) -> None:
-    """The memory of the storage is no longer that of the array it was made over."""
-    with _storages_lock:
-        if _storages.get(id(storage.owner)) is storage:
-            del _storages[id(storage.owner)]
 
 
 def _over(array: np.ndarray[Any, Any]) -> Storage:

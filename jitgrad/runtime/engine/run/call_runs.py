@@ -16,12 +16,13 @@ from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.primitives import (
     eager_apart,
     eager_native,
+    is_atomic,
     number_at,
     poke,
     take_out,
     thread_dict,
 )
-from jitgrad.events import bump
+from jitgrad.events import NATIVE_BACKWARDS, bump
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.kernel_runs import fits, put, record_of, run_record
@@ -172,6 +173,16 @@ def put_numbers(graph: CallGraph, step: LoadedStep, program: CallProgram, bufs: 
 
 
 @eager_native
+def count_backward() -> None:
+    """Count a backward that was run as a program."""
+    if not is_atomic():
+        bump("outside_backwards")
+        return
+    counts: list[int] = NATIVE_BACKWARDS
+    counts[0] = int(counts[0]) + 1
+
+
+@eager_native
 def use_up(graph: CallGraph, program: CallProgram) -> None:
     """``CallGraph.use_up`` after a program."""
     graph.used = program.used
@@ -212,7 +223,7 @@ def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
         word += 1
     if not run_record(step, record):
         return None
-    bump("outside_backwards")
+    count_backward()
     trie: Trie = graph.trie
     opened = int(trie.opened)
     if opened > 0:
