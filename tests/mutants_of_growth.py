@@ -16,6 +16,7 @@ _MAKINGS = "ops/test_known_makings.py"
 _INDICES = "ops/test_index_kinds.py::test_indices_that_numpy_reads_otherwise"
 _BEFORE = "ops/test_arguments.py::test_what_is_accepted_does_not_depend_on_what_ran_before"
 _OPTIONS = "ops/test_factory_options.py"
+_REMEMBERED = "compiled/test_remembered.py"
 _NO_GRAD = "compiled/test_views_without_grad.py"
 
 GROWTH_MUTANTS = [
@@ -55,6 +56,15 @@ GROWTH_MUTANTS = [
          _NO_GRAD),
         ("known_calls.py", "return view.window is UNTRACKED or (view.window is SEVERAL and view.meta is None)",
          "return False", f"{_NO_GRAD} compiled/test_remembered.py"),
+        ("known_calls.py", "            while vid not in places and vid in sources:\n"
+         "                vid = sources[vid]  # a view: ``Bounds`` count from the start of the storage\n",
+         "", _REMEMBERED),
+        ("entry_hits.py", "    if ids[1] is EXTERNAL:\n        note_outer(recorder, x, node)\n", "", _REMEMBERED),
+        ("entry_hits.py", "    outer[node.vid] = (x._grad_fn, x._output_nr)\n", "", _REMEMBERED),
+        ("front_hits.py", "        if loss is not MISSED:\n            return loss\n    return recall(rows[1], ",
+         "        return loss\n    return recall(rows[1], ", _REMEMBERED),
+        ("front_hits.py", "            return loss\n    return recall(rows[1], args, names)",
+         "            return loss\n    return MISSED", _REMEMBERED),
         ("numbers.py", " or (x == 0 and type(x) is float):", ":", _SAME),
         ("shape_rules.py", "        key.append(type(param))  # equal", "        pass  # equal",
          f"{_GROWTH}::test_kinds_tell_apart_what_rules_tell_apart"),

@@ -46,15 +46,14 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     made = tables.FRONTS
     calls = [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
     yield "call", [*calls, *_remembered(calls), *_differentiating()]
-    yield "cross_entropy", [(tables.PUBLIC["cross_entropy"], tables.PUBLIC["nll_loss"])]
+    entropy = tables.PUBLIC["cross_entropy"]
+    yield "cross_entropy", [(entropy, (tables.PUBLIC["nll_loss"], _remembering(entropy)))]
     yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
     writes: Rows = [(f, _row(f, _operations(row))) for f, kind, row in made if kind == "write"]
     operators = [(getattr(Tensor, name), OPS[op]) for name, op in _INPLACE_OPERATORS.items()]
     writes += [(f, _row(f, (None, None, op))) for f, op in operators]
     yield "write", writes
-    item = _row(Tensor.__getitem__, ())
-    item.function = Tensor.__getitem__
-    yield "get_item", [(Tensor.__getitem__, item)]
+    yield "get_item", [(Tensor.__getitem__, _remembering(Tensor.__getitem__))]
     yield "set_item", [(Tensor.__setitem__, put_into)]
 
 
@@ -87,11 +86,18 @@ def _remembered(calls: Rows) -> Rows:
     for table in (tables.PUBLIC, tables.METHODS, tables.LAYERS):
         for function in (table[name] for name in _REMEMBERED if name in table):
             if id(function) not in rows and id(function) not in taken:
-                rows[id(function)] = _row(function, ())
+                rows[id(function)] = _remembering(function)
                 made.append((function, rows[id(function)]))
             if id(function) in rows:
                 rows[id(function)].function = function
     return made
+
+
+def _remembering(function: Callable[..., Any]) -> FrontRow:
+    """The row of a function that is no single operation."""
+    row = _row(function, ())
+    row.function = function
+    return row
 
 
 def _differentiating() -> Rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
+from jitgrad.array_storages import storage_now
 from jitgrad.cpython.primitives import inlined, is_atomic, native, once_per_call
 from jitgrad.door import door
 from jitgrad.storage_base import StorageBase
@@ -20,7 +21,7 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import meet_part, memory_of
 from jitgrad.version_counter import inference_tensors
 
-__all__ = ["enter_at", "hit_enter", "is_as_its_node_made_it", "is_input", "is_marked", "kind_of_input", "may_enter"]
+__all__ = ["can_enter_at", "enter_as_before", "hit_enter", "is_as_its_node_made_it", "is_marked", "may_enter"]
 
 
 @inlined
@@ -75,7 +76,7 @@ def has_new_memory(recorder: RecorderState, x: TensorBase) -> bool:
     """Whether a tensor has memory that the call has not met, not even through another storage: ``Slot.is_family``."""
     if LATEST[0] is not recorder.tid:
         return False
-    storage: StorageBase = x._storage
+    storage: StorageBase = storage_now(x)
     if storage is None or is_marked(x):
         return False
     root: StorageBase = memory_of(storage)
@@ -176,13 +177,36 @@ def enter_outer(recorder: RecorderState, x: TensorBase) -> bool:
     child: TrieNode = find_input(recorder.node, x._aval, EXTERNAL)
     if child is None:
         return False
+    note_outer(recorder, x, child)
+    enter_there(recorder, x, child)
+    return True
+
+
+@once_per_call
+def note_outer(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
+    """Note where the graph goes on of a tensor that a trie node enters."""
     way: Any = door  # a local, so that native code asks for its function at each call
     if x._grad_fn is None and not way.join_call(x):  # now, before the stamp of the call it came from is overwritten
         x._graph.join(x)
     outer: dict = recorder.entry.outer
-    outer[child.vid] = (x._grad_fn, x._output_nr)
-    enter_there(recorder, x, child)
-    return True
+    outer[node.vid] = (x._grad_fn, x._output_nr)
+
+
+@once_per_call
+def can_enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> bool:
+    """Whether a tensor that the call has not met may be entered as a trie node enters one."""
+    if x._requires_grad and (x._grad_fn is not None or x._graph is not None):
+        return is_input(node, x._aval, EXTERNAL) and is_as_its_node_made_it(x) and has_new_memory(recorder, x)
+    return is_input(node, x._aval, kind_of_input(x)) and may_enter(recorder, x)
+
+
+@once_per_call
+def enter_as_before(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
+    """``enter_at``, of a tensor of which ``can_enter_at`` was true."""
+    ids: tuple = node.ids
+    if ids[1] is EXTERNAL:
+        note_outer(recorder, x, node)
+    enter_at(recorder, x, node)
 
 
 @native

@@ -276,7 +276,17 @@ def find_softmax(node: TrieNode, vid: Any) -> TrieNode | None:
 
 
 @native
-def cross_entropy(row: Any, args: Args) -> Any:
+def cross_entropy(rows: tuple, args: Args, names: Any) -> Any:
+    """``rows``: the function that follows the logarithm of softmax; what ``recall`` must know of all other calls."""
+    if names is None:
+        loss = usual_cross_entropy(rows[0], args)
+        if loss is not MISSED:
+            return loss
+    return recall(rows[1], args, names)
+
+
+@native
+def usual_cross_entropy(row: Any, args: Args) -> Any:
     """Of a matrix and a vector of class numbers: the logarithm of softmax, then what the function ``row`` does."""
     recorder: RecorderState = active()
     if recorder is None or recorder.busy or autocasts or len(args) != 2:

@@ -231,12 +231,16 @@ def _note_tensors(known: KnownCall, tid: int, nodes: list[TrieNode], given: list
     """Note which values the arguments are, in which order they are entered, what is asked of them."""
     entered = {node.vid: node for node in nodes if node.op is IN}
     places = {x._vid: nr for nr, x in reversed([*enumerate(given)]) if x._tid == tid}
+    instrs = [node.event.instr for node in nodes if node.op is not IN and node.is_view]
+    sources = {vid: instr.inputs[0] for instr in instrs for vid in instr.outputs}
     checks = []
     for node in nodes:
         if node.op is IN and node.vid not in places:
             return False  # a constant of the function's own
         for bounds in node.bounds or ():
             vid = node.event.instr.inputs[bounds[0]] if bounds[0] >= 0 else bounds[-1]
+            while vid not in places and vid in sources:
+                vid = sources[vid]  # a view: ``Bounds`` count from the start of the storage
             place = places.get(vid)
             if place is None:
                 return False

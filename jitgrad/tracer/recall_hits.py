@@ -13,7 +13,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.entry_hits import enter_at, is_input, kind_of_input, may_enter
+from jitgrad.tracer.entry_hits import can_enter_at, enter_as_before
 from jitgrad.tracer.hits import MISSED, Args, has_values, new_result_handle, overrides
 from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, remember
 from jitgrad.tracer.recorder_state import RecorderState
@@ -110,7 +110,7 @@ def has_tensors(recorder: RecorderState, known: KnownCall, given: list) -> bool:
         x: TensorBase = given[i]
         want = wanted[i]
         if type(want) is TrieNode:
-            if x._tid is recorder.tid or not may_enter(recorder, x) or not is_input(want, x._aval, kind_of_input(x)):
+            if x._tid is recorder.tid or not can_enter_at(recorder, x, want):
                 return False
         elif type(want) is Aval:
             if x._tid is recorder.tid or x._aval is not want or x._requires_grad:
@@ -184,7 +184,7 @@ def repeat(recorder: RecorderState, known: KnownCall, given: list) -> Any:
     places: tuple = known.enters
     nodes: tuple = known.tensors
     for nr in places:
-        enter_at(recorder, given[int(nr)], nodes[int(nr)])
+        enter_as_before(recorder, given[int(nr)], nodes[int(nr)])
     recorder.node = known.tip
     made: list = []
     makes: tuple = known.makes

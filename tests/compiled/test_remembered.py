@@ -26,6 +26,7 @@ needs_fronts = pytest.mark.skipif(
 )
 
 _CALLS = 4
+_IMAGE = jg.tensor([[1, 0, 3, 2, 1, 0], [0, 0, 1, 1, 2, 2]])
 
 
 def _args(seed: int = 0) -> tuple[Any, ...]:
@@ -64,6 +65,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "picks": lambda x, b, w, i: (x.gather(1, i[None]), jg.index_select(x, 0, i), F.embedding(i, x)),
     "constants": lambda x, b, w, i: (x[[0, 2]], x[i[0]], x[[True, False, True, True]]),
     "losses": lambda x, b, w, i: F.cross_entropy(x[:3], i) + F.cross_entropy(b[:, 0, :].t()[:3, :2], i[:1].expand(3)),
+    "losses of other forms": lambda x, b, w, i: (
+        F.cross_entropy(x[0], i[1]),
+        F.cross_entropy(b, _IMAGE),
+        F.cross_entropy(x[:3], i, label_smoothing=0.25, ignore_index=1),
+        F.cross_entropy(x[:3], i, w[:, 0].abs(), reduction="sum"),
+        F.cross_entropy(x, b[1].abs()),
+        F.nll_loss(x[1], i[2]),
+    ),
     "layouts": lambda x, b, w, i: (b.flatten(1), b.flatten(), x.flatten(0), b.movedim(0, 2), b.contiguous(), x.t()),
     "an argument itself": lambda x, b, w, i: (x.contiguous(), x.flatten(1), x.reshape(4, 6), jg.where(x.gt(x), x, x)),
     "sizes": lambda x, b, w, i: x.expand_as(b) + x.repeat(1, 1).reshape(x.shape) + jg.tile(x, (2, 1))[:4],
@@ -254,6 +263,64 @@ def test_positions_out_of_range_raise_as_they_did(call: Callable[..., Any]) -> N
         if nr > 3:
             with pytest.raises(IndexError):
                 step(bad)
+
+
+@pytest.mark.parametrize("form", ["vector", "image"])
+def test_classes_out_of_range_raise_as_they_did(form: str) -> None:
+    """They are looked at through a view that the loss makes of its argument."""
+    shape, of_classes = ((3,), ()) if form == "vector" else ((1, 3, 2), (1, 2))
+    x = jg.arange(6.0)[: 3 if form == "vector" else 6].reshape(shape)
+    whole = jg.zeros(8, dtype=jg.int64)
+    step = jg.compile(lambda i: F.cross_entropy(x, i))
+    for nr in range(12):
+        begin = nr % 3
+        target = whole[begin : begin + max(1, len(of_classes))].reshape(of_classes)
+        whole[:] = 9
+        target.fill_(nr % 3)
+        assert step(target).item() == pytest.approx(F.cross_entropy(x, target).item())
+        if nr > 3:
+            target.fill_(3)
+            with pytest.raises(IndexError, match="Target 3 is out of bounds"):
+                step(target)
+
+
+@needs_fronts
+def test_arguments_with_graphs_of_their_own() -> None:
+    """The chain of a compiled cell: each call is given what the one before has returned."""
+    called: list[str] = []
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == _generated.__file__:
+            called.append(frame.f_code.co_name)
+
+    w = jg.randn(6, 3, requires_grad=True)
+
+    @jg.compile
+    def cell(a: Any, b: Any) -> Any:
+        sys.setprofile(note)
+        joined = jg.cat([a, b])
+        sys.setprofile(None)
+        return (joined @ w).tanh()
+
+    def chain(cell: Any, *starts: Any) -> Any:
+        x = starts[0]
+        for y in (*starts[1:], x):
+            x = cell(x, y)
+        return x.sum()
+
+    for nr in range(_CALLS):
+        jg.manual_seed(nr)
+        starts = [jg.randn(3, requires_grad=nr % 2 == 0) for _ in range(3)]
+        leaves = [x for x in (w, *starts) if x.requires_grad]
+        expected = jg.autograd.grad(chain(lambda a, b: (jg.cat([a, b]) @ w).tanh(), *starts), leaves)
+        called.clear()
+        found = jg.autograd.grad(chain(cell, *starts), leaves)
+        for one, other in zip(expected, found, strict=True):
+            assert jg.allclose(one, other, atol=1e-6)
+    chain(cell, *starts)
+    called.clear()
+    chain(cell, *starts)
+    assert called == []
 
 
 def test_modes_and_errors() -> None:
