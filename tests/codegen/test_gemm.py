@@ -15,21 +15,25 @@ from jitgrad.codegen.gemm import (
     GEMM_ARGS,
     Epilogue,
     GemmSpec,
+    Operand,
     StoreEpilogue,
     choose_spec,
     emit_gemm,
+    gemm_launch,
     load_arg,
     load_vector,
+    plan,
     store_vector,
 )
 from jitgrad.codegen.gemm.core_model import TILES, Core, Matrix, product_cycles
+from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES
 from jitgrad.codegen.gemm.plan import StridedProduct, in_way, ways_of
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
-from jitgrad.dtypes import float32
+from jitgrad.dtypes import float32, float64
 
 _SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 64, 70, 100, 130, 300]
-_LAYOUTS = ["rows", "columns", "strided", "broadcast", "window"]
+_LAYOUTS = ["rows", "columns", "strided", "broadcast", "window", "upwards"]
 
 each_target = pytest.mark.parametrize("target", targets(), ids=lambda t: t.cpu)
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
@@ -43,6 +47,8 @@ def _matrix(rng: np.random.Generator, shape: tuple[int, int, int], dtype: type, 
         return rng.standard_normal((batch, rows * 2, columns * 3)).astype(dtype)[:, ::-2, ::3]
     if layout == "broadcast":
         return np.broadcast_to(rng.standard_normal((1, rows, 1)).astype(dtype), shape)
+    if layout == "upwards":
+        return rng.standard_normal(shape).astype(dtype)[:, ::-1]
     if layout == "window":
         return rng.standard_normal((batch + 1, rows + 2, columns + 5)).astype(dtype)[1:, 1:-1, 2 : 2 + columns]
     return rng.standard_normal(shape).astype(dtype)
@@ -291,7 +297,7 @@ def test_rows_of_a_transposed_operand_are_copied(target: Target, dtype: type) ->
     """One pass and several, rows and columns past the last tile, several units, long and short epilogues."""
     rng = np.random.default_rng(9)
     for m, n, k in [(5, 9, 1), (7, 200, 13), (300, 70, 40), (64, 300, 1100), (513, 130, 520)]:
-        for layout in ("rows", "columns", "strided"):
+        for layout in ("rows", "columns", "strided", "window", "upwards"):
             a, b = _matrix(rng, (2, m, k), dtype, "columns"), _matrix(rng, (2, k, n), dtype, layout)
             spec = dataclasses.replace(spec_for(a, b, target), copy_rows=False, copy=True)
             got, plain = np.full((2, m, n), np.nan, dtype), np.full((2, m, n), np.nan, dtype)
@@ -300,6 +306,48 @@ def test_rows_of_a_transposed_operand_are_copied(target: Target, dtype: type) ->
                 multiply(a, b, got, target, cost=cost, spec=_copied_rows(spec))
                 np.testing.assert_array_equal(got, plain)  # the order of each sum is the same
             _check(got, a, b)
+
+
+@each_target
+def test_rows_of_a_long_operand_stay_in_the_cache(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An A that is larger than the second cache is read once, some rows at a time, and no bit is another one."""
+    rng = np.random.default_rng(11)
+    for m, n, k in [(37, 200, 300), (513, 130, 520), (700, 90, 40)]:
+        a, b = _matrix(rng, (2, m, k), np.float32, "rows"), _matrix(rng, (2, k, n), np.float32, "rows")
+        spec = dataclasses.replace(spec_for(a, b, target), copy=True)
+        found = []
+        for nbytes in (1 << 40, 1000):
+            monkeypatch.setattr(plan, "_A_NBYTES", nbytes)
+            found.append(np.full((2, m, n), np.nan, np.float32))
+            units = multiply(a, b, found[-1], target, spec=spec)
+        assert m < 240 or units % 4 == 0  # there are two products, and each has an even number of blocks of rows
+        np.testing.assert_array_equal(*found)
+        _check(found[0], a, b)
+
+
+def test_buffers_on_the_stack_have_room_for_every_way() -> None:
+    rng, target = np.random.default_rng(12), targets()[0]
+    for _ in range(300):
+        m, n, k = (int(x) for x in 2 ** rng.uniform(0, 13, 3))
+        dtype = (float32, float64)[int(rng.integers(2))]
+        a_strides, b_strides = ((k, 1), (1, m))[int(rng.integers(2))], ((n, 1), (1, k))[int(rng.integers(2))]
+        product = StridedProduct(dtype, m, n, k, a_strides, b_strides)
+        spec = choose_spec(dtype, m, n, k, 1, (0, *a_strides), (0, *b_strides), "room", target)
+        if spec.a_unit == "k":
+            continue
+        for way in ways_of(product, spec.b_unit, spec.width, target):
+            spec = in_way(spec, way)
+            a, b = Operand(1, 0, (0, *a_strides)), Operand(2, 0, (0, *b_strides))
+            words = gemm_launch(spec, m, n, k, 1, a, b, ())[0]
+            unit_m, unit_n, depth, size = words[13], words[14], words[17], spec.itemsize
+            assert unit_m % spec.rows == 0 and unit_n % spec.columns == 0
+            if spec.copy:
+                assert depth * spec.columns * size <= PACK_NBYTES
+            if spec.copy_rows:
+                assert unit_m * depth * size <= PACK_ROWS_NBYTES
+            if depth < k:
+                most = WIDE_SUMS_NBYTES if spec.copy_rows else SUMS_NBYTES
+                assert unit_m * size * (unit_n if spec.copy_rows else spec.columns) <= most
 
 
 def test_which_products_copy_the_rows_of_a() -> None:

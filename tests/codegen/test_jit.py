@@ -16,7 +16,7 @@ import pytest
 
 from jitgrad.codegen.llvm import jit
 from jitgrad.codegen.llvm.jit import KernelSource, compile_kernels
-from jitgrad.codegen.llvm.target import host_target, target_for
+from jitgrad.codegen.llvm.target import host_target, named_by_features, target_for
 from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -177,6 +177,20 @@ def test_targets_by_name() -> None:
     assert (generic.width, generic.has_fma) == (1, False)
     with pytest.raises(ValueError, match="unknown CPU 'pentium'"):
         target_for("pentium")
+
+
+@pytest.mark.parametrize(
+    ("shown", "features", "named"),
+    [
+        ("rocketlake", {"avx512f", "avx512fp16"}, "sapphirerapids"),
+        ("graniterapids", {"avx512f", "avx512fp16"}, "graniterapids"),
+        ("znver6", {"avx512f", "avx512fp16"}, "znver6"),
+        ("icelake-server", {"avx512f"}, "icelake-server"),
+    ],
+)
+def test_a_cpu_that_shows_another_model(shown: str, features: set[str], named: str) -> None:
+    """A rented machine may show any number; products want the tiles of the core that is there."""
+    assert named_by_features(shown, frozenset(features)) == named
 
 
 @pytest.mark.parametrize(("cpu", "width"), [("x86-64", 4), ("x86-64-v3", 8), ("x86-64-v4", 16)])

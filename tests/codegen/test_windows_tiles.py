@@ -16,7 +16,7 @@ from jitgrad.codegen.gemm.core_model import TILES
 from jitgrad.codegen.gemm.emit_windows import emit_windows
 from jitgrad.codegen.gemm.windows import Product, windows_launch, windows_spec
 from jitgrad.codegen.llvm.target import host_target
-from jitgrad.dtypes import float32
+from jitgrad.dtypes import DType, float32, float64
 
 IMAGES, CHANNELS, EXTENT, OUTS = 3, 12, 9, 13
 _OUT = EXTENT - 2
@@ -72,8 +72,17 @@ def test_neither_tile_nor_pass_changes_a_bit(product: Product, monkeypatch: pyte
     np.testing.assert_allclose(first, expected, atol=1e-4)
     for tile in ((8, 2), (4, 4), (1, 8)):
         for panel in (1, 20_000):  # passes of 64 steps; of more
-            monkeypatch.setattr(windows, "_PANEL_NBYTES", {"table": panel, "any": panel})
+            monkeypatch.setattr(windows, "PACK_NBYTES", panel)
             assert _run(product, tile, a, b).tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [float32, float64])
+@pytest.mark.parametrize("tile", TILES[32])
+def test_a_pass_has_room_on_the_stack(tile: tuple[int, int], dtype: DType) -> None:
+    chosen = windows_spec(dtype, FORWARD, "store", host_target())
+    spec = replace(chosen, rows=tile[0], vectors=tile[1], copy=True)
+    for k in (1, 63, 64, 65, 300, 1000, 5000):
+        assert windows._depth(spec, k) * spec.columns * spec.itemsize <= windows.PACK_NBYTES
 
 
 _ROWS, _WIDTH, _PAD = 5, 32, 2

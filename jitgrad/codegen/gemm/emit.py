@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from jitgrad.codegen.gemm.pack import emit_pack, emit_pack_rows
 from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, vector_masks
@@ -31,9 +32,9 @@ from jitgrad.codegen.llvm.text import FnBuilder
 
 __all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm", "passes"]
 
-PACK_NBYTES = 128 << 10  # the copy of a panel of B, on the stack
-SUMS_NBYTES = 64 << 10  # the partial sums of a unit's rows, on the stack
-WIDE_SUMS_NBYTES = 512 << 10  # the same, for all panels of a unit
+PACK_NBYTES = 40_000  # the copy of a panel of B, on the stack: it leaves room in the first cache for A's lines
+SUMS_NBYTES = 128 << 10  # the partial sums of a unit's rows, on the stack
+WIDE_SUMS_NBYTES = 768 << 10  # the same, for all panels of a unit
 PACK_ROWS_NBYTES = 384 << 10  # the copy of a unit's rows of A, on the stack
 
 PanelBody = Callable[[Panel, str], None]
@@ -133,6 +134,33 @@ def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
         emit_tiles(nest, panel, DepthPass(depth, a, copy, _row_nbytes(panel, nest.spec), first, last))
 
 
+class _RowsAhead:
+    """What tiles ask for of B's rows of the next pass, Note [Lines ahead]. ``b_next``: their first element."""
+
+    def __init__(self, nest: Nest, b_next: str, start: str, end: str) -> None:
+        b, spec = nest.b, nest.spec
+        self.nest, self.start = nest, start
+        self.base = nest.at(b_next, start, spec.itemsize)
+        self.tiles = _count(b, nest.row_start, nest.row_end, spec.rows)
+        runs = b.op(f"mul i64 {self.tiles}, {_count(b, start, end, spec.columns)}")
+        stride, columns = nest.arg["b_sk"], b.op(f"sub i64 {end}, {start}")
+        is_dense = b.op(f"icmp ule i64 {stride}, {b.op(f'mul i64 {columns}, {2 * spec.itemsize}')}")
+        self.step = b.op(f"select i1 {is_dense}, i64 {b.op(f'udiv i64 {stride}, {runs}')}, i64 0")
+
+    def of(self, panel: Panel, at: DepthPass) -> DepthPass:
+        """The pass, with what the panel's first tile asks for."""
+        b = self.nest.b
+        before = b.op(f"udiv i64 {b.op(f'sub i64 {panel.col}, {self.start}')}, {self.nest.spec.columns}")
+        before = b.op(f"mul i64 {b.op(f'mul i64 {before}, {self.tiles}')}, {at.depth}")
+        return replace(at, ahead=self.nest.at(self.base, before, self.step), ahead_step=self.step)
+
+
+def _count(b: FnBuilder, start: str, end: str, step: int) -> str:
+    """How many steps there are from ``start`` to ``end``."""
+    span = b.op(f"sub i64 {end}, {start}")
+    return b.op(f"udiv i64 {b.op(f'add i64 {span}, {step - 1}')}, {step}")
+
+
 def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, start: str, end: str) -> None:
     """The passes over K for all panels, each on a fresh copy of the unit's rows of A.
 
@@ -142,6 +170,8 @@ def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, sta
     several = b.op(f"icmp ne i64 {arg['sums_stride']}, 0")
     with passes(nest) as (k, depth, first, last):
         emit_pack_rows(b, spec, nest.at(nest.a, k, arg["a_sk"]), row_copy, (nest.row_start, nest.row_end), depth, arg)
+        following = b.op(f"select i1 {last}, i64 0, i64 {b.op(f'add i64 {k}, {depth}')}")
+        ahead = _RowsAhead(nest, nest.at(b_matrix, following, arg["b_sk"]), start, end) if spec.b_unit == "n" else None
 
         def one(panel: Panel, here: str) -> None:
             _copy_panel(nest, panel, here, copy, k, depth)
@@ -150,7 +180,8 @@ def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, sta
             before = b.op(f"select i1 {several}, i64 {b.op(f'mul i64 {before}, {spec.itemsize}')}, i64 0")
             nest.sums = nest.offset(sums, before)
             arg["sums_stride"] = b.op(f"select i1 {several}, i64 {row_nbytes}, i64 0")
-            emit_tiles(nest, panel, DepthPass(depth, row_copy, copy, row_nbytes, first, last))
+            at = DepthPass(depth, row_copy, copy, row_nbytes, first, last)
+            emit_tiles(nest, panel, ahead.of(panel, at) if ahead else at)
 
         _emit_columns(nest, b_matrix, start, end, one)
 

@@ -26,7 +26,7 @@ _DOT_ROWS = 4  # with fewer, copying B to transpose it does not pay
 _ROWS_PANELS = 3  # so many share a copy of A's rows, or it does not pay
 _ROWS_DEPTH = 12  # fewer lines stay in the cache
 _ROWS_NBYTES = 1 << 20  # what of A stays in the second cache
-_PANEL_NBYTES = 36 << 10  # of a panel beside copied rows, which are read past it: it stays in the first cache
+_A_NBYTES = 2 << 20  # A beyond that is read once for all panels, some rows at a time
 _ROWS = 240  # rows of A that are copied at a time
 _WALK_DEPTH = 256  # lines of a transposed A that stay in the cache
 _NEARLY = 1.2  # a kernel that costs no more than this is not worth compiling a better one,
@@ -268,14 +268,14 @@ def _depth(spec: GemmSpec, k: int, a: Operand) -> int:
 def _most_depth(way: Way, row_nbytes: int, a_stride: int, itemsize: int) -> int:
     """What a copy of panels has room for, whose rows are ``row_nbytes`` long. ``a_stride``: of A's columns."""
     if way.copy_rows:
-        return min(_PANEL_NBYTES // row_nbytes, PACK_ROWS_NBYTES // (_ceil(_ROWS, way.rows) * itemsize))
+        return min(PACK_NBYTES // row_nbytes, PACK_ROWS_NBYTES // (_ceil(_ROWS, way.rows) * itemsize))
     most = PACK_NBYTES // row_nbytes
     return min(most, _WALK_DEPTH) if _walks(a_stride, itemsize) else most
 
 
 def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]:
     """Rows and columns of one unit."""
-    if spec.copy_rows:
+    if spec.copy_rows or (spec.copy and m * k * spec.itemsize > _A_NBYTES):
         return _wide_unit(spec, m, n, depth < k)
     flop_per_row = 2.0 * max(k, 8) * spec.columns
     rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
@@ -293,11 +293,15 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
 
 
 def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]:
-    """Rows and columns of one unit that copies A's rows: many columns share the copy."""
+    """Rows and columns of one unit whose rows of A are copied, or stay in the second cache: many columns share them.
+
+    The number of units is even, as that of most machines' cores.
+    """
     blocks = max(1, -(-m // _ROWS))
+    blocks += blocks % 2 * (blocks > 1)
     rows = _ceil(max(1, -(-m // blocks)), spec.rows)
     columns = _ceil(max(1, -(-n // max(1, _UNITS // blocks))), spec.columns)
-    if several:
+    if several and spec.copy_rows:
         columns = min(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
     return rows, columns
 

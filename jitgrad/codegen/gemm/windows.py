@@ -47,9 +47,6 @@ Digits = tuple[tuple[int, int], ...]
 
 _HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
 _MOST_SEGMENTS = 6  # more loads than this are no better than a gather
-# Of a panel's copy, by how A is read. At offsets from a table, each step of k may be in a line of its own: a panel that
-# leaves room for these lines in the first cache wins. Rows that run along memory are prefetched, and fewer passes win.
-_PANEL_NBYTES = {"table": 40_000, "any": PACK_NBYTES}
 _UNIT_FLOP = 4e6
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
@@ -138,7 +135,7 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
-    ways = _best_ways(product.m, vectors, product.k, a_unit, unit == "krun", _may_stay(product, spec), target)
+    ways = _best_ways(product.m, vectors, product.k, unit == "krun", _may_stay(product, spec), target)
     times = _measured(product, [_in_way(spec, way) for way in ways], vectors, target)
     known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
     return _in_way(spec, quickest(ways[0], known) if known else ways[0])
@@ -195,14 +192,14 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _best_ways(
-    m: int, vectors: int, k: int, a_unit: str, transposed: bool, single: bool, target: Target
+    m: int, vectors: int, k: int, transposed: bool, single: bool, target: Target
 ) -> tuple[Way, ...]:
     """Those that are worth a measurement, the model's choice first. ``single``: each vector is one segment."""
     core = core_of(target)
     run_cycles = _RUN_CYCLES * target.width if transposed else 0.0
 
     def cycles(way: Way) -> float:
-        passes = -(-k * 64 * way.vectors // _PANEL_NBYTES[a_unit]) if way.copy else 1
+        passes = -(-k * 64 * way.vectors // PACK_NBYTES) if way.copy else 1
         return _cycles(core, way, m, vectors, k, passes, run_cycles)
 
     ways = [Way(*tile, copy, False) for tile in tiles_for(target) for copy in ((False, True) if single else (True,))]
@@ -322,7 +319,7 @@ def _only(digits: Digits) -> int:
 def _depth(spec: GemmSpec, k: int) -> int:
     """Length of one pass over K: equal parts, whole 128-bit blocks."""
     row = spec.columns * spec.itemsize
-    most = max(64, _PANEL_NBYTES[spec.a_unit] // row) // 4 * 4
+    most = max(64, PACK_NBYTES // row) // 4 * 4
     passes = max(1, -(-k // most)) if spec.copy else 1
     return _ceil(_parts(k, passes), 4) if passes > 1 else max(1, k)
 

@@ -16,7 +16,7 @@ from jitgrad.codegen.llvm.binding import asking_llvm, binding
 from jitgrad.codegen.llvm.text import Isa
 from jitgrad.config import config
 
-__all__ = ["Target", "host_target", "processor", "target_for"]
+__all__ = ["Target", "host_target", "named_by_features", "processor", "target_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,21 @@ def _describe(cpu: str, features: str, triple: str, has: frozenset[str]) -> Targ
     return Target(cpu, features, triple, 1, 16, False, False, False)
 
 
+_WITH_FP16 = ("sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids", "znver")
+"""How LLVM's names of CPUs with half-precision arithmetic begin."""
+
+
+def named_by_features(cpu: str, has: frozenset[str]) -> str:
+    """LLVM's name ``cpu`` of a CPU, unless it cannot be right.
+
+    LLVM names a CPU by its model number, and many a rented machine shows another number than its CPU has. Example: a
+    Granite Rapids that calls itself a Rocket Lake, whose products want other register tiles.
+    """
+    if "avx512fp16" in has and not cpu.startswith(_WITH_FP16):
+        return _WITH_FP16[0]
+    return cpu
+
+
 def target_for(cpu: str) -> Target:
     """The target of a named CPU level (``generic``: plain scalars).
 
@@ -114,8 +129,8 @@ def host_target() -> Target:
         return target_for(config.cpu)
     with asking_llvm:
         llvm = binding()
-        features = llvm.get_host_cpu_features().flatten()
-        return _describe(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), _host_features())
+        features, has = llvm.get_host_cpu_features().flatten(), _host_features()
+        return _describe(named_by_features(llvm.get_host_cpu_name(), has), features, llvm.get_process_triple(), has)
 
 
 @functools.cache
