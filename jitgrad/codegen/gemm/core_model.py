@@ -10,8 +10,8 @@ mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a c
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
 (Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles); and 1.03 times over 79 of all
 forms, of operands in the caches and of others that come from the last one; on the core after that one (Redwood Cove)
-1.02 times, over 41 products of all forms, with panels of B that stay in the first cache. Results do not depend on the choice,
-see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
+1.02 times, over 41 products of all forms, with panels of B that stay in the first cache. Results do not depend on the
+choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
 from __future__ import annotations
