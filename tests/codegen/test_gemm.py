@@ -28,8 +28,10 @@ from jitgrad.codegen.gemm import (
 from jitgrad.codegen.gemm.core_model import TILES, Core, Matrix, product_cycles
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, PACK_ROWS_NBYTES, SUMS_NBYTES, WIDE_SUMS_NBYTES
 from jitgrad.codegen.gemm.plan import StridedProduct, in_way, ways_of
+from jitgrad.codegen.gemm.tuning import Way
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+from jitgrad.config import config
 from jitgrad.dtypes import float32, float64
 
 _SIZES = [0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 64, 70, 100, 130, 300]
@@ -323,6 +325,25 @@ def test_rows_of_a_long_operand_stay_in_the_cache(target: Target, monkeypatch: p
         assert m < 240 or units % 4 == 0  # there are two products, and each has an even number of blocks of rows
         np.testing.assert_array_equal(*found)
         _check(found[0], a, b)
+
+
+def _units(m: int, n: int, k: int, turned: bool, way: Way | None = None) -> tuple[int, int]:
+    """Units along the rows and the columns of C."""
+    a_strides = (0, 1, m) if turned else (0, k, 1)
+    spec = choose_spec(float32, m, n, k, 1, a_strides, (0, n, 1), "units", targets()[0])
+    spec = spec if way is None else in_way(spec, way)
+    words = gemm_launch(spec, m, n, k, 1, Operand(1, 0, a_strides), Operand(2, 0, (0, n, 1)), ())[0]
+    return words[15], words[16]
+
+
+def test_how_products_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores that write short rows of C in turns take each other's lines; a long B is read along its rows."""
+    in_place, copied = Way(4, 2, False, False), Way(4, 2, True, True)
+    assert _units(1024, 256, 20, True, in_place) == (6, 1)
+    assert _units(1024, 1024, 20, True, in_place)[1] > 1
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(config, "num_threads", threads)
+        assert _units(64, 576, 4096, True, copied) == (1, max(2, threads))
 
 
 def test_buffers_on_the_stack_have_room_for_every_way() -> None:

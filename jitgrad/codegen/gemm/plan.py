@@ -18,6 +18,7 @@ from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest, way_of
 from jitgrad.codegen.llvm.target import Target
+from jitgrad.config import config
 from jitgrad.dtypes import DType, float64
 
 __all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
@@ -40,6 +41,9 @@ _PACK_ROWS_LEAST = 128  # the same, where all cores should have a part
 _UNITS = 4  # so many at least, if there is work for them
 _UNIT_FLOP = 2e6  # at most (about), unless a copy has to pay off
 _UNIT_FLOP_LEAST = 2e5  # so that dividing the work costs nothing
+_SHALLOW = 64  # products of no more terms mostly store: two cores that write in turns
+_NARROW_NBYTES = 2048  # to rows of C no longer than that, of a C
+_LARGE = 1 << 16  # of so many elements, take each other's lines
 _NS_PER_MULTIPLY = 0.25  # one vector multiply-add
 _TASK_NS = 2500  # a task is worth handing over
 
@@ -277,6 +281,9 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
     """Rows and columns of one unit."""
     if spec.copy_rows or (spec.copy and m * k * spec.itemsize > _A_NBYTES):
         return _wide_unit(spec, m, n, depth < k)
+    if not spec.copy and k <= _SHALLOW and n * spec.itemsize <= _NARROW_NBYTES and m * n >= _LARGE:
+        blocks = max(_UNITS, _ceil(int(m * n * 2.0 * k / _UNIT_FLOP), 2))
+        return _ceil(-(-m // blocks), spec.rows), _ceil(n, spec.columns)
     flop_per_row = 2.0 * max(k, 8) * spec.columns
     rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
     if spec.copy:
@@ -295,12 +302,13 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
 def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]:
     """Rows and columns of one unit whose rows of A are copied, or stay in the second cache: many columns share them.
 
-    The number of units is even, as that of most machines' cores.
+    A unit for each core is best: B is then read along memory, Note [Lines ahead]. Several blocks of rows are an even
+    number, as that of most machines' cores.
     """
     blocks = max(1, -(-m // _ROWS))
     blocks += blocks % 2 * (blocks > 1)
     rows = _ceil(max(1, -(-m // blocks)), spec.rows)
-    columns = _ceil(max(1, -(-n // max(1, _UNITS // blocks))), spec.columns)
+    columns = _ceil(max(1, -(-n // max(1, max(2, config.num_threads) // blocks))), spec.columns)
     if several and spec.copy_rows:
         columns = min(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
     return rows, columns
