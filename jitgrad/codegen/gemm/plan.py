@@ -281,7 +281,7 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
     """Rows and columns of one unit."""
     if spec.copy_rows or (spec.copy and m * k * spec.itemsize > _A_NBYTES):
         return _wide_unit(spec, m, n, depth < k)
-    if not spec.copy and k <= _SHALLOW and n * spec.itemsize <= _NARROW_NBYTES and m * n >= _LARGE:
+    if k <= _SHALLOW and n * spec.itemsize <= _NARROW_NBYTES and m * n >= _LARGE:
         blocks = max(_UNITS, _ceil(int(m * n * 2.0 * k / _UNIT_FLOP), 2))
         return _ceil(-(-m // blocks), spec.rows), _ceil(n, spec.columns)
     flop_per_row = 2.0 * max(k, 8) * spec.columns
