@@ -222,7 +222,9 @@ def _cpu_name() -> str:
 
 
 def begin() -> None:
-    """Run operations until eager mode's native code is in place, or will not come."""
+    """Run operations until eager mode's native code is in place, and that of random numbers, or will not come."""
+    for _ in range(2000):
+        jitgrad.rand(10)
     x, end = jitgrad.ones(10), time.perf_counter() + 20.0
     while not native_eager.is_installed() and time.perf_counter() < end:
         for _ in range(1000):
