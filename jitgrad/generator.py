@@ -33,7 +33,7 @@ import numpy as np
 
 from jitgrad.devices import Device
 from jitgrad.dtypes import from_numpy_dtype
-from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.lazy import LazyModule
 from jitgrad.runtime.devices.device import META, canonical
 from jitgrad.runtime.eager.makings import DRAWING

@@ -26,7 +26,8 @@ from jitgrad.dtypes import (
     int64,
     uint8,
 )
-from jitgrad.functions.creation import empty, tensor
+from jitgrad.functions.creation import empty
+from jitgrad.functions.from_data import tensor
 from jitgrad.grad_mode import no_grad
 from jitgrad.layouts import Size
 from jitgrad.ops.table import OPS

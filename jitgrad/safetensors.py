@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from jitgrad.functions.creation import from_array_copy, from_numpy
 from jitgrad.functions.devices import cpu, moved
+from jitgrad.functions.from_data import from_array_copy, from_numpy
 from jitgrad.lazy import LazyModule
 from jitgrad.tensor_base import TensorBase
 

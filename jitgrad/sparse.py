@@ -23,7 +23,8 @@ from jitgrad import dispatch
 from jitgrad.door import door
 from jitgrad.dtypes import DType, int64, promote_types
 from jitgrad.errors import SparseOperandError
-from jitgrad.functions.creation import as_tensor, tensor, zeros
+from jitgrad.functions.creation import zeros
+from jitgrad.functions.from_data import as_tensor, tensor
 from jitgrad.functions.indexing import index_put, nonzero
 from jitgrad.functions.joining import cat, stack
 from jitgrad.layouts import sparse_coo, strided

@@ -15,7 +15,7 @@ import numpy as np
 from jitgrad.autograd.backward import grad
 from jitgrad.autograd.differences import directional_derivatives, numerical_jacobians, vector_of
 from jitgrad.autograd.forward_ad import dual_level, make_dual, unpack_dual
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.from_data import tensor
 from jitgrad.tensor_base import TensorBase
 
 __all__ = [

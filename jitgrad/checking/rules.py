@@ -23,7 +23,7 @@ from jitgrad.checking.reference import evaluate, operands_of, run_wide
 from jitgrad.checking.rounding import Difference
 from jitgrad.checking.segment_runs import SegmentRun
 from jitgrad.compile import eager
-from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.dispatch_hook import apply
 from jitgrad.tracer.graph import Instr
 

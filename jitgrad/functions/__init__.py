@@ -14,6 +14,7 @@ from jitgrad.functions.activation import *  # noqa: F403
 from jitgrad.functions.creation import *  # noqa: F403
 from jitgrad.functions.dropouts import *  # noqa: F403
 from jitgrad.functions.einstein import *  # noqa: F403
+from jitgrad.functions.from_data import *  # noqa: F403
 from jitgrad.functions.indexing import *  # noqa: F403
 from jitgrad.functions.joining import *  # noqa: F403
 from jitgrad.functions.layers import *  # noqa: F403

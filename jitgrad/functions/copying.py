@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.devices import CPU, META
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import clone, moved
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.storage.storage import Storage

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import as_dtype, get_default_dtype
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.known_makings import made_again
 from jitgrad.runtime.eager.quiet import run_quietly
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
-from jitgrad.functions.creation import own_array
 from jitgrad.functions.devices import placed
+from jitgrad.functions.from_data import own_array
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.runtime.eager.quiet import run_quietly

@@ -18,9 +18,10 @@ import numpy as np
 
 from jitgrad.dtypes import DType, float16
 from jitgrad.functions.activation import leaky_relu
-from jitgrad.functions.creation import from_array_copy, zeros_like
+from jitgrad.functions.creation import zeros_like
 from jitgrad.functions.devices import cpu, placed
 from jitgrad.functions.drawing import fresh_like, generator_or_default, make
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.functions.pointwise import log
 from jitgrad.functions.reduction import max, softmax
 from jitgrad.functions.scattering import scatter

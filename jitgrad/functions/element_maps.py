@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, placed
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 

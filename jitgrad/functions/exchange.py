@@ -15,8 +15,8 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.dtypes import DType, as_dtype, bfloat16, from_numpy_dtype, get_default_dtype, int16
-from jitgrad.functions.creation import from_numpy, tensor
 from jitgrad.functions.devices import clone, to
+from jitgrad.functions.from_data import from_numpy, tensor
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.runtime.devices.device import canonical

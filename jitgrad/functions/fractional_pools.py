@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import bfloat16, int16
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, moved
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.sampling import rand
 from jitgrad.functions.windows import each, each_number

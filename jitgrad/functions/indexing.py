@@ -18,8 +18,9 @@ from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING, INTEGER, bool_, int64, uint8
 from jitgrad.formatting import type_name
-from jitgrad.functions.creation import full, tensor
+from jitgrad.functions.creation import full
 from jitgrad.functions.devices import index_beside, moved
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.views import expand, reshape
 from jitgrad.layouts import Size
 from jitgrad.ops.aval import make_aval

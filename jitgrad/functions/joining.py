@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad.door import door
 from jitgrad.dtypes import get_default_dtype, int64
 from jitgrad.functions._bind import ints
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.views import (
     expand,
     flip,

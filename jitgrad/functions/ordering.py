@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import FLOATING, INTEGER, float32, int64
-from jitgrad.functions.creation import tensor
 from jitgrad.functions.devices import in_float32
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.indexing import gather
 from jitgrad.functions.pointwise import where
 from jitgrad.functions.reduction import ValuesIndices

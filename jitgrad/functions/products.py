@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, DType, as_dtype, bool_
-from jitgrad.functions.creation import empty, own_array
+from jitgrad.functions.creation import empty
 from jitgrad.functions.devices import placed
+from jitgrad.functions.from_data import own_array
 from jitgrad.functions.joining import pad
 from jitgrad.functions.known_makings import made_again
 from jitgrad.functions.linalg import addbmm, addmv, addr, baddbmm, matmul

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, COMPLEX, FLOATING, as_dtype, complex128, float64, get_default_dtype, int64
-from jitgrad.functions.creation import arange, full, linspace, tensor
+from jitgrad.functions.creation import arange, full, linspace
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.known_makings import made_again
 from jitgrad.functions.outputs import write_out

@@ -18,7 +18,6 @@ from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import BOOLEAN, DType, as_dtype, float64, get_default_dtype, int64
 from jitgrad.functions._bind import ints
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import cpu, placed, to
 from jitgrad.functions.drawing import (
     check_probability,
@@ -34,6 +33,7 @@ from jitgrad.functions.drawing import (
     make,
     type_name,
 )
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.functions.views import expand
 from jitgrad.generator import Generator, default_generator
 from jitgrad.lazy import LazyModule

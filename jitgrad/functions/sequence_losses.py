@@ -12,8 +12,8 @@ import numpy as np
 
 from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.losses import check_reduction
 from jitgrad.ops.shapes import refuse

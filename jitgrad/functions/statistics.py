@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import BOOLEAN, COMPLEX_DTYPES, FLOATING, HALVES, INTEGER, WHOLE, uint8
-from jitgrad.functions.creation import tensor
 from jitgrad.functions.distinct import Histogram
+from jitgrad.functions.from_data import tensor
 from jitgrad.functions.joining import cat
 from jitgrad.functions.linalg import matmul
 from jitgrad.functions.reduction import mean, std, var

@@ -16,8 +16,8 @@ import numpy as np
 
 from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import DType, bool_
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved, placed
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.storage.resize import resize
 from jitgrad.runtime.storage.storage import Storage, root_of

@@ -15,7 +15,7 @@ import numpy as np
 from jitgrad.door import door
 from jitgrad.dtypes import INTEGER, DType, int64
 from jitgrad.functions._bind import ints
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.from_data import tensor
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, is_dense, make_aval
 from jitgrad.ops.shapes import wrap_dim

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.dtypes import INTEGER
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.tensor_base import TensorBase
 

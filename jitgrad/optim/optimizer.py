@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from jitgrad.cpython.primitives import has_front
-from jitgrad.functions.creation import from_array_copy
 from jitgrad.functions.devices import moved
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.grad_mode import enable_grad, no_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import kept as kept_strides

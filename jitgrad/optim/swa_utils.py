@@ -12,7 +12,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from jitgrad.functions.creation import tensor
+from jitgrad.functions.from_data import tensor
 from jitgrad.grad_mode import no_grad
 from jitgrad.nn.module import Module
 from jitgrad.nn.normalization import BatchNorm

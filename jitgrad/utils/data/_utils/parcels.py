@@ -34,7 +34,7 @@ import numpy as np
 
 from jitgrad.devices import CPU
 from jitgrad.dtypes import DType
-from jitgrad.functions.creation import from_array_copy
+from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.aval import make_aval
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor import Tensor
