@@ -62,6 +62,7 @@ COUNTERS: dict[str, str] = {
     "nodeless_backwards": "recorded backwards that needed no Nodes, Note [Backward without Nodes]",
     "copied_rules": "of their instructions, those whose rules had been recorded before, Note [Rule templates]",
     "outside_backwards": "backwards outside of the compiled call that made the graph, each run as one program",
+    "summed_backwards": "of these, by kernels that added to the sums of other calls' gradients, Note [Sums of calls]",
     "long_calls": "calls that recorded so much that was new that they ran on eagerly",
     "left_calls": "calls that ran on eagerly from their first new operation on, as recent graphs had been new",
     "eager_calls": "calls of compiled functions that ran eagerly because every recent graph had been new",
@@ -80,8 +81,9 @@ CALLS: list[int] = []
 """Of calls without misses that are not added up yet: (events * ``CALL_LIMIT`` + segments) * ``CALL_LIMIT`` + launches.
 One int each: equal calls, as most are, are added up together."""
 _MAX_CALLS = 1000
-NATIVE_BACKWARDS = [0]
-"""``outside_backwards`` that native code has run, ever: it adds to this number, and nobody else does."""
+NATIVE_BACKWARDS = [0, 0]
+"""``outside_backwards`` and ``summed_backwards`` that native code has run, ever: nobody else adds to these numbers."""
+_OF_NATIVE_BACKWARDS = ("outside_backwards", "summed_backwards")
 _DEBUG = 10  # of ``logging``, which may not be imported yet
 _logging = LazyModule("logging")
 _loggers: dict[str, Any] = {}
@@ -179,7 +181,8 @@ def stats() -> dict[str, int]:
     """A snapshot of every counter since the start or the last ``reset_stats()``."""
     with _lock:
         _add_up()
-        return {**_values, "outside_backwards": _values["outside_backwards"] + NATIVE_BACKWARDS[0]}
+        native = zip(_OF_NATIVE_BACKWARDS, NATIVE_BACKWARDS, strict=True)
+        return {**_values, **{name: _values[name] + count for name, count in native}}
 
 
 def reset_stats() -> None:
@@ -188,7 +191,7 @@ def reset_stats() -> None:
         CALLS.clear()
         for name in _values:
             _values[name] = 0
-        _values["outside_backwards"] = -NATIVE_BACKWARDS[0]
+        _values.update({n: -count for n, count in zip(_OF_NATIVE_BACKWARDS, NATIVE_BACKWARDS, strict=True)})
 
 
 @contextmanager

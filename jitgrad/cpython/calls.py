@@ -20,6 +20,7 @@ __all__ = ["PRIMITIVES", "call", "install_expressions"]
 PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.activate: ("activate_now", "none", ("obj",)),
     primitives.active: ("active", "lasting", ()),
+    primitives.array_over: ("array_over", "new", ("obj", "obj", "obj", "int", "int", "obj")),
     primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
     primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
     primitives.attempt_row: ("attempt_row", "new", ("obj", "obj", "obj")),

@@ -1,4 +1,4 @@
-"""What eager mode's native functions call besides: tuples, keys, calls inside a context, draws; as LLVM text.
+"""What eager mode's native functions call besides: tuples, keys, calls inside a context, draws, arrays; as LLVM text.
 
 Owns: ``inside_text``.
 Must not know: the functions that use it.
@@ -6,14 +6,21 @@ Must not know: the functions that use it.
 
 from __future__ import annotations
 
+import numpy as np
+
 from jitgrad.cpython.arrays import ARRAY_DATA
+from jitgrad.cpython.layout import ITEMS, SIZE
 from jitgrad.cpython.module_text import ModuleText
 
 __all__ = ["inside_text"]
 
 
 def inside_text(module: ModuleText) -> str:
-    """``call_inside``, ``draw_to``, ``is_hashable``, ``joined``, ``pack_rest``, ``fresh_counter``: primitives."""
+    """``call_inside``, ``draw_to``, ``is_hashable``, ``joined``, ``pack_rest``, ``fresh_counter``, ``array_over``."""
+    return _calls_text(module) + _array_over(module)
+
+
+def _calls_text(module: ModuleText) -> str:
     none, clear = module.object_word(None), module.api_word("PyErr_Clear")
     return f"""
 define internal ptr @call_inside(ptr %context, ptr %function, ptr %args) nounwind {{
@@ -76,4 +83,72 @@ define internal ptr @fresh_counter() nounwind {{
   %new = {module.api_word("PyList_New")}
   %made = call ptr @new_counter(ptr %zero, ptr %new)
   ret ptr %made
+}}"""
+
+
+_MOST_DIMS = 16
+_ALIGNED_AND_WRITEABLE = 0x0500
+
+
+def _array_over(module: ModuleText) -> str:
+    """``array_over``; null is an error. NumPy takes over a reference to the dtype, and one to the owner."""
+    given = "ptr %class, ptr %kind, i32 %rank, ptr %dims, ptr %steps, ptr %data, i32 {}, ptr null"
+    given = given.format(_ALIGNED_AND_WRITEABLE)
+    return f"""
+define internal ptr @array_over(ptr %kind, ptr %shape, ptr %stride, i64 %size, i64 %address, ptr %owner) nounwind {{
+entry:
+  %dims = alloca [{_MOST_DIMS} x i64]
+  %steps = alloca [{_MOST_DIMS} x i64]
+  %make = {module.api_word("PyArray_NewFromDescr")}
+  %is.unknown = icmp eq ptr %make, null
+  %at.count = getelementptr i8, ptr %shape, i64 {SIZE}
+  %count = load i64, ptr %at.count
+  %is.long = icmp ugt i64 %count, {_MOST_DIMS}
+  %is.left = or i1 %is.unknown, %is.long
+  br i1 %is.left, label %none, label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %more, %dim ]
+  %any = icmp slt i64 %i, %count
+  br i1 %any, label %dim, label %array
+dim:
+  %shapes = getelementptr i8, ptr %shape, i64 {ITEMS}
+  %at.n = getelementptr ptr, ptr %shapes, i64 %i
+  %o.n = load ptr, ptr %at.n
+  %n = call i64 @as_word(ptr %o.n)
+  %to.n = getelementptr i64, ptr %dims, i64 %i
+  store i64 %n, ptr %to.n
+  %strides = getelementptr i8, ptr %stride, i64 {ITEMS}
+  %at.s = getelementptr ptr, ptr %strides, i64 %i
+  %o.s = load ptr, ptr %at.s
+  %s = call i64 @as_word(ptr %o.s)
+  %step = mul i64 %s, %size
+  %to.s = getelementptr i64, ptr %steps, i64 %i
+  store i64 %step, ptr %to.s
+  %more = add i64 %i, 1
+  br label %next
+array:
+  %class = {module.object_word(np.ndarray)}
+  %data = inttoptr i64 %address to ptr
+  %rank = trunc i64 %count to i32
+  call void @incref(ptr %kind)
+  %made = call ptr %make({given})
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %error, label %hold
+hold:
+  call void @incref(ptr %owner)
+  %set = {module.api_word("PyArray_SetBaseObject")}
+  %refused = call i32 %set(ptr %made, ptr %owner)
+  %is.refused = icmp ne i32 %refused, 0
+  br i1 %is.refused, label %drop, label %done
+drop:
+  call void @decref(ptr %made)
+  br label %error
+done:
+  ret ptr %made
+error:
+  ret ptr null
+none:
+  %none.o = {module.object_word(None)}
+  call void @incref(ptr %none.o)
+  ret ptr %none.o
 }}"""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.cpython import expressions
+from jitgrad.cpython.arrays import numpy_functions
 from jitgrad.cpython.fronts import FRONT_ROWS, front_class
 from jitgrad.cpython.getattr_text import getattr_text
 from jitgrad.cpython.install import fill_words
@@ -186,7 +187,7 @@ def load_module(kernel: Any, module: NativeModule, addresses: dict[str, int]) ->
     """
     find = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)
     keep_for_ever(kernel, find)  # slots and fronts lead to it
-    fill_words(find(-1), module.objects, addresses)
+    fill_words(find(-1), module.objects, addresses | numpy_functions())
     return {symbol: find(nr) for nr, symbol in enumerate(module.symbols)}
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "Raised",
     "activate",
     "active",
+    "array_over",
     "attempt",
     "attempt_pair",
     "attempt_row",
@@ -250,6 +251,17 @@ _NUMBERS = (ctypes.c_float, ctypes.c_double, ctypes.c_int64, ctypes.c_bool)
 def number_at(address: int, kind: int) -> Any:
     """The number at an address, as an object. kind: 0 float32, 1 float64, 2 int64, 3 bool."""
     return _NUMBERS[kind].from_address(address).value
+
+
+def array_over(kind: Any, shape: tuple[int, ...], stride: tuple[int, ...], size: int, address: int, owner: Any) -> Any:
+    """A writable NumPy array over memory that ``owner`` keeps; None: to be made in another way, as Python has to.
+
+    Args:
+        kind: NumPy's dtype.
+        stride: in elements of ``size`` bytes.
+        owner: becomes the array's ``base``; of an array, that which owns the memory.
+    """
+    return None
 
 
 _handles: list[Any] = []

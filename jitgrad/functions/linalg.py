@@ -66,6 +66,7 @@ _MM, _BMM, _MV, _DOT = OPS["mm"], OPS["bmm"], OPS["mv"], OPS["dot"]
 _ADDMM, _LINEAR, _LINEAR_NOBIAS = OPS["addmm"], OPS["linear"], OPS["linear_nobias"]
 _VIEW, _UNSAFE_VIEW = OPS["view"], OPS["unsafe_view"]
 _EXPAND, _UNSQUEEZE = OPS["expand"], OPS["unsqueeze"]
+_ADD = OPS["add"]
 
 mv = binary("mv", "A matrix times a vector.")
 dot = binary("dot", "The inner product of two vectors.")
@@ -186,11 +187,16 @@ def _linear_of_rows(input: Any, weight: Any, bias: Any) -> Any:
 
 
 def _linear_of_vector(vector: Any, weight: Any, bias: Any) -> Any:
-    """As a product of one row, in a straight line: recursive networks and policies call it at each of their steps."""
-    row = door.apply(_VIEW, vector, (1, vector._aval.numel))
+    """As a product of a matrix and a vector: recursive networks and policies call it at each of their steps."""
     if bias is None:
-        return door.apply(_UNSAFE_VIEW, door.apply(_LINEAR_NOBIAS, row, weight), weight._aval.shape[:1])
-    return door.apply(_VIEW, door.apply(_LINEAR, bias, row, weight), weight._aval.shape[:1])
+        return door.apply(_MV, weight, vector)
+    kind, extents = vector._aval.dtype, weight._aval.shape
+    count = extents[0]
+    is_usual = (*bias._aval.shape, *vector._aval.shape) == extents
+    if is_usual and bias._aval.dtype is kind and weight._aval.dtype is kind:
+        return door.apply(_ADD, door.apply(_MV, weight, vector), bias)
+    row = door.apply(_VIEW, vector, (1, vector._aval.numel))
+    return door.apply(_VIEW, door.apply(_LINEAR, bias, row, weight), (count,))
 
 
 def trace(input: Any) -> Any:

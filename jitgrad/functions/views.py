@@ -321,7 +321,7 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All indices of one dimension, as a tuple of views."""
-    if input.ndim and not input._aval.shape[wrap_dim(dim, input.ndim)]:
+    if not input._aval.numel and input.ndim and not input._aval.shape[wrap_dim(dim, input.ndim)]:
         return ()
     return door.apply(_UNBIND, input, dim)
 

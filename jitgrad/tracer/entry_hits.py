@@ -21,7 +21,8 @@ from jitgrad.tracer.trie import TrieNode
 from jitgrad.tracer.view_hits import meet_part, memory_of
 from jitgrad.version_counter import inference_tensors
 
-__all__ = ["can_enter_at", "enter_as_before", "hit_enter", "is_as_its_node_made_it", "is_marked", "may_enter"]
+__all__ = ["allows_parts", "can_enter_at", "enter_as_before", "hit_enter", "is_as_its_node_made_it", "is_marked",
+           "may_enter"]  # fmt: skip
 
 
 @inlined
@@ -83,6 +84,13 @@ def has_new_memory(recorder: RecorderState, x: TensorBase) -> bool:
     return root.tid is not recorder.tid and storage.tid is not recorder.tid
 
 
+@inlined
+def allows_parts(recorder: RecorderState) -> bool:
+    """Whether all that the call knows of memory are inputs: nothing is written, no value of an earlier segment lies
+    there."""
+    return len(recorder.dirty) == 0 and int(recorder.segments) == 0
+
+
 @once_per_call
 def has_other_part(recorder: RecorderState, x: TensorBase) -> bool:
     """Whether a tensor looks at memory that inputs of the call look at, but at a part that none of them is.
@@ -93,7 +101,7 @@ def has_other_part(recorder: RecorderState, x: TensorBase) -> bool:
     if LATEST[0] is not recorder.tid or storage is None or is_marked(x):
         return False
     root: StorageBase = memory_of(storage)
-    if root.tid is not recorder.tid or len(recorder.dirty) != 0 or int(recorder.segments) != 0:
+    if root.tid is not recorder.tid or not allows_parts(recorder):
         return False
     entered: list = recorder.entered
     is_known = False
@@ -196,8 +204,12 @@ def note_outer(recorder: RecorderState, x: TensorBase, node: TrieNode) -> None:
 def can_enter_at(recorder: RecorderState, x: TensorBase, node: TrieNode) -> bool:
     """Whether a tensor that the call has not met may be entered as a trie node enters one."""
     if x._requires_grad and (x._grad_fn is not None or x._graph is not None):
-        return is_input(node, x._aval, EXTERNAL) and is_as_its_node_made_it(x) and has_new_memory(recorder, x)
-    return is_input(node, x._aval, kind_of_input(x)) and may_enter(recorder, x)
+        if not is_input(node, x._aval, EXTERNAL) or not is_as_its_node_made_it(x):
+            return False
+        return has_new_memory(recorder, x) or has_other_part(recorder, x)
+    if not is_input(node, x._aval, kind_of_input(x)):
+        return False
+    return may_enter(recorder, x) or is_plain_part(recorder, x)
 
 
 @once_per_call
@@ -206,6 +218,9 @@ def enter_as_before(recorder: RecorderState, x: TensorBase, node: TrieNode) -> N
     ids: tuple = node.ids
     if ids[1] is EXTERNAL:
         note_outer(recorder, x, node)
+    root: StorageBase = memory_of(x._storage)
+    if root.tid is recorder.tid and has_other_part(recorder, x):
+        meet_part(recorder, x, root)
     enter_at(recorder, x, node)
 
 

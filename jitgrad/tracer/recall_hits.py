@@ -13,7 +13,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.state import anomaly, autocasts, engine_watchers, modes_in_use
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.entry_hits import can_enter_at, enter_as_before
+from jitgrad.tracer.entry_hits import allows_parts, can_enter_at, enter_as_before
 from jitgrad.tracer.hits import MISSED, Args, has_values, new_result_handle, overrides
 from jitgrad.tracer.known_calls import MAX_CALLS, Items, KnownCall, MadeValue, remember
 from jitgrad.tracer.recorder_state import RecorderState
@@ -121,12 +121,12 @@ def has_tensors(recorder: RecorderState, known: KnownCall, given: list) -> bool:
                 return False
         elif x._tid is not recorder.tid or x._vid is not want:
             return False
-    return len(known.enters) < 2 or are_apart(known, given)
+    return len(known.enters) < 2 or are_apart(recorder, known, given)
 
 
 @native
-def are_apart(known: KnownCall, given: list) -> bool:
-    """Whether no two of the tensors that are to be entered share memory."""
+def are_apart(recorder: RecorderState, known: KnownCall, given: list) -> bool:
+    """Whether no two of the tensors that are to be entered share memory, or look at parts of it as inputs may."""
     places: tuple = known.enters
     for i in range(len(places)):
         x: TensorBase = given[int(places[i])]
@@ -134,7 +134,9 @@ def are_apart(known: KnownCall, given: list) -> bool:
             if j < i:
                 y: TensorBase = given[int(places[j])]
                 if memory_of(y._storage) is memory_of(x._storage):
-                    return False
+                    is_one = y._storage is x._storage and y._aval is x._aval
+                    if is_one or not allows_parts(recorder):
+                        return False
     return True
 
 

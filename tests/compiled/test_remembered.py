@@ -3,6 +3,7 @@ from the third on."""
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -321,6 +322,75 @@ def test_arguments_with_graphs_of_their_own() -> None:
     called.clear()
     chain(cell, *starts)
     assert called == []
+
+
+@needs_fronts
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_rows_of_one_tensor_are_arguments_like_others(in_graph: bool) -> None:
+    """A tree's leaves are the rows of one result: two of them share its memory."""
+    called: list[str] = []
+    w = jg.randn(6, 3, requires_grad=True)
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == _generated.__file__:
+            called.append(frame.f_code.co_name)
+
+    @jg.compile
+    def joined(left: Any, right: Any) -> Any:
+        sys.setprofile(note)
+        both = jg.cat((left[0], right[0]))
+        rest = jg.stack((left[1], right[1]))
+        sys.setprofile(None)
+        return (both @ w).tanh() + rest.sum(0)
+
+    def tree(function: Any, nr: int) -> Any:
+        h = jg.arange(24.0).reshape(4, 6)[:, ::2][:, :3] * (0.05 + nr)
+        h, c = (h * (w[0, 0] if in_graph else 1.0)).tanh(), h.sin()
+        rows = list(zip(h.unbind(), c.unbind(), strict=True))
+        return sum([function(rows[i], rows[j]) for i, j in ((0, 1), (2, 3), (1, 3), (2, 2))]).sum()
+
+    def plain(left: Any, right: Any) -> Any:
+        return (jg.cat((left[0], right[0])) @ w).tanh() + jg.stack((left[1], right[1])).sum(0)
+
+    for nr in range(_CALLS):
+        (expected,) = jg.autograd.grad(tree(plain, nr), [w])
+        (found,) = jg.autograd.grad(tree(joined, nr), [w])
+        assert jg.allclose(found, expected, atol=1e-5)
+    called.clear()
+    tree(joined, 1)
+    assert called == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_one_memory_that_are_written(seed: int) -> None:
+    """Arguments that overlap or lie side by side, met by remembered calls, then written, one or the other."""
+    rng = random.Random(seed)
+    order = rng.sample(range(5), 5)
+
+    def step(row: Any, b: Any) -> Any:
+        a, made = row[0], []
+        for nr in order:
+            if nr == 0:
+                made.append(jg.cat((a, b)).sum())
+            elif nr == 1:
+                a.add_(1)
+            elif nr == 2:
+                made.append(jg.stack((b, a), 1) * 2)
+            elif nr == 3:
+                b.mul_(2)
+            else:
+                made.append(jg.cat((b, row[1], a)))
+        return made, a + b
+
+    compiled = jg.compile(step)
+    starts = [(rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(3)]
+    for nr in range(12):
+        i, j, k = starts[nr % 3]
+        whole, copy = jg.arange(12.0), jg.arange(12.0)
+        assert _values(compiled((whole[i : i + 4], whole[j : j + 4]), whole[k : k + 4])) == _values(
+            step((copy[i : i + 4], copy[j : j + 4]), copy[k : k + 4])
+        )
+        assert whole.tolist() == copy.tolist()
 
 
 def test_modes_and_errors() -> None:

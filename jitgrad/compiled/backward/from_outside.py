@@ -33,7 +33,7 @@ Must not know: LLVM, the engine's queues, which objects hold a graph.
 
 from __future__ import annotations
 
-import itertools
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -45,14 +45,13 @@ from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, own_layout
 from jitgrad.ops.strided import COPY_SLICES
-from jitgrad.runtime.eager.kernel import array_maker
-from jitgrad.runtime.engine.graph.call_node import CallOutline, CallProgram, OwnedGrads
+from jitgrad.runtime.engine.graph.call_node import CallOutline, OwnedGrads
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Edge, Node
 from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.trace import Provisional
-from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import new_tensor
 from jitgrad.tracer.graph import Instr, Segment
@@ -64,6 +63,7 @@ from jitgrad.user_line import let_through
 
 __all__ = ["CallBackward", "GradTarget", "call_backward"]
 
+_programs: Any = LazyModule("jitgrad.compiled.backward.call_programs")
 _MAX_PROGRAMS = 16
 """Per end of a path; gradients of ever new layouts take the general way."""
 
@@ -122,6 +122,7 @@ class _Program(NamedTuple):
         consts: (value id, storage) of tensors that rules have made.
         owned: no gradient came in, and no two are the same.
         results: per edge: where its gradient comes from, or None.
+        segment: what was compiled.
     """
 
     loaded: Any
@@ -130,6 +131,7 @@ class _Program(NamedTuple):
     consts: tuple[tuple[int, Any], ...]
     owned: bool
     results: tuple[_Result | None, ...]
+    segment: Segment
 
 
 class _Sink(Node):
@@ -236,7 +238,7 @@ class CallBackward(CallOutline):
         program = self._programs[key] = self._record(tip, backend, scalars, key)
         return program
 
-    def offer(self, tip: Any, key: tuple[Any, ...]) -> None:
+    def offer(self, tip: Any, backend: Any, key: tuple[Any, ...]) -> None:
         """Let plain backwards run a program by themselves from now on, if it is one native step: ``call_runs.py``."""
         program, (avals, needed) = self._programs.get(key), key
         if program is None or needed is not None or self.places is None or ARRAY_DATA < 0:
@@ -250,29 +252,10 @@ class CallBackward(CallOutline):
         if step is None or not (is_plain and is_apart) or {vid for vid, _ in step.step.outputs} != made.keys():
             return
         used = self.used(tip, tuple([nr for nr, aval in enumerate(avals) if aval is not None]), None)
-        self.programs.append(self._call_program(program, step, avals, made, used))
-
-    def _call_program(
-        self, program: _Program, loaded: LoadedStep, avals: tuple[Any, ...], made: dict[int, Aval], used: Used
-    ) -> CallProgram:
-        found, step = CallProgram(), loaded.step
-        words = {vid: 1 + i for i, vid in enumerate(step.inputs)}
-        outputs = [vid for vid, _ in step.outputs]
-        seeds, consts = dict(program.seeds), dict(program.consts)
-        own = [(word, self._entered.get(vid, -1), vid) for vid, word in words.items() if vid not in seeds | consts]
-        found.avals, found.step, found.used = avals, loaded, used.vids
-        found.own = tuple(itertools.chain(*own))
-        found.seeds = tuple(itertools.chain(*[(words[vid], nr) for vid, nr in seeds.items() if vid in words]))
-        found.consts = tuple(itertools.chain(*[(words[vid], s.addr) for vid, s in consts.items() if vid in words]))
-        found.keep = tuple(consts.values())
-        found.first_output = 1 + len(words)
-        found.made_avals = tuple([made[vid] for vid in outputs])
-        found.makes = tuple([array_maker(made[vid]) for vid in outputs])
-        found.slots = tuple([slot for slot, _ in step.scalars])
-        found.sources = tuple([_source(result, outputs) for result in program.results])
-        found.freed = used.freed
-        found.drops = tuple([self._entered[vid] for vid in used.freed if vid in self._entered])
-        return found
+        known = _programs.call_program(program, step, avals, used, self._entered)
+        known.addends = _programs.places_of_sums(program, self.targets)
+        known.make_adding = functools.partial(_programs.add_form, program, used, self._entered, backend)
+        self.programs.append(known)
 
     def _record(self, tip: Any, backend: Any, scalars: list[Any], key: tuple[Any, ...]) -> _Program | None:
         """Run the engine over freshly built Nodes, and compile what their rules have computed."""
@@ -326,7 +309,7 @@ class CallBackward(CallOutline):
         seeds = tuple([(vid, nr) for vid, nr in numbers.items() if vid in segment.inputs])
         owned = len(outputs) == sum(r is not None for r in results) and not any(r.views for r in computed)
         loaded = backend.compile_end(segment, {}) if outputs else None
-        return _Program(loaded, own, seeds, consts, owned, tuple(results))
+        return _Program(loaded, own, seeds, consts, owned, tuple(results), segment)
 
     @staticmethod
     def run(
@@ -353,13 +336,6 @@ class CallBackward(CallOutline):
                 tensor = made[result.vid] = new_tensor(result.aval, memory[result.vid])
             results.append(_viewed(tensor, result.views) if result.views else tensor)
         return OwnedGrads(results) if program.owned else tuple(results)
-
-
-def _source(result: _Result | None, outputs: list[int]) -> int:
-    """See ``CallProgram.sources``."""
-    if result is None:
-        return -1
-    return outputs.index(result.vid) if result.given is None else -2 - result.given
 
 
 def _may_be_view(target: GradTarget, needed: tuple[bool, ...] | None) -> bool:

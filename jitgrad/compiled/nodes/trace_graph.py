@@ -288,7 +288,7 @@ class TraceGraph(CallGraph):
                 program = known.program(self.tip, self.backend, self._scalars, key)
                 if program is not None:
                     self.trie.opened -= self.trie.opened > 0
-                    known.offer(self.tip, key)
+                    known.offer(self.tip, self.backend, key)
                     return known.run(self.backend, program, self._buffers, self._scalars, grads)
         roots = [self.node_of(vid) for vid, grad in zip(known.vids, grads, strict=True) if grad is not None]
         return _sweep.sweep(roots, [grad for grad in grads if grad is not None], self._edges_of(known))

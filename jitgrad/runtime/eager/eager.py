@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.cpython.primitives import eager_apart, eager_native, was_set
+from jitgrad.cpython.arrays import ARRAY_DATA
+from jitgrad.cpython.primitives import array_over, eager_apart, eager_native, number_at, was_set
 from jitgrad.devices import CPU
+from jitgrad.dtypes import DType
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval, check_inside, make_aval
 from jitgrad.ops.shapes import as_dtype, np_operand
@@ -39,10 +41,12 @@ from jitgrad.tensor_base import TensorBase, new_result, new_tensor, new_view
 from jitgrad.tracer.recorder_state import RUNNING, looks_at
 from jitgrad.version_counter import VERSION
 
-__all__ = ["apply_eager", "apply_inplace_eager", "checked_plan", "make_view", "split_args"]
+__all__ = ["apply_eager", "apply_inplace_eager", "array_in_storage", "checked_plan", "make_view", "split_args"]
 
 _COPY = OPS["copy"]
 _AS_STRIDED = OPS["as_strided"]
+_INT64 = 2
+"""A kind of ``number_at``."""
 _MANY_DIMS = 32  # every version of NumPy makes such arrays; tensors may have more dimensions
 _TOO_MANY = 1 << 48  # elements: NumPy makes no such array, though an expanded tensor may be so large
 
@@ -134,6 +138,30 @@ def is_whole(x: TensorBase, array: Any) -> bool:
 
 
 @eager_apart
+def array_in_storage(x: TensorBase) -> Any:
+    """``x._ndarray()`` of a tensor whose memory is at hand, as that of a compiled call's result is.
+
+    None: it must be waited for, or is laid out in another way; or Python runs this.
+    """
+    if not was_set(x, "_storage") or x._storage is None or len(RUNNING) != 0:
+        return None
+    storage: StorageBase = x._storage
+    aval: Aval = x._aval
+    dtype: DType = aval.dtype
+    count = int(aval.numel)
+    if aval.device is not CPU or not aval.is_contiguous or count == 0 or not was_set(dtype, "np"):
+        return None
+    size = int(dtype.itemsize)
+    start = int(aval.offset) * size
+    if int(storage.addr) == 0 or start + count * size > int(storage.nbytes):
+        return None
+    array = array_over(dtype.np, aval.shape, aval.stride, size, int(storage.addr) + start, storage)
+    if array is not None:
+        x._array = array
+    return array
+
+
+@eager_apart
 def _memory_of(source: TensorBase, array: Any) -> Any:
     """The row-major array of all memory that ``source`` lies in, from whose start its offset counts.
 
@@ -170,7 +198,9 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     if aval.dtype is not whole.dtype or len(aval.shape) > _MANY_DIMS or len(whole.shape) > _MANY_DIMS:
         return None
     if array is None and whole.device is CPU and len(RUNNING) == 0 and int(whole.numel) < _TOO_MANY:
-        array = source._ndarray()
+        array = array_in_storage(source)
+        if array is None:
+            array = source._ndarray()
     if array is None:
         return None
     count = int(aval.numel)
@@ -180,6 +210,11 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
     if memory is None:
         return None
     size = int(aval.dtype.itemsize)
+    if ARRAY_DATA >= 0:
+        start = int(number_at(id(memory) + ARRAY_DATA, _INT64)) + int(aval.offset) * size
+        made = array_over(memory.dtype, aval.shape, aval.stride, size, start, memory)
+        if made is not None:
+            return made
     strides: Any = None
     if not aval.is_contiguous:
         steps: list[Any] = []

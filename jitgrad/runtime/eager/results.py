@@ -14,7 +14,7 @@ from typing import Any
 from jitgrad.cpython.primitives import call_inside, eager_apart, eager_native, is_word, joined, same
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import RuleContext
-from jitgrad.runtime.eager.eager import make_view
+from jitgrad.runtime.eager.eager import array_in_storage, make_view
 from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.numpy_rule import is_own, own, own_inside
 from jitgrad.runtime.eager.plan import EagerPlan
@@ -91,6 +91,9 @@ def array_of(x: TensorBase) -> Any:
     """A tensor's array, made if there is none yet; ``MISSED`` if the tensor is sparse."""
     if x._array is not None:
         return x._array
+    made = array_in_storage(x)
+    if made is not None:
+        return made
     return MISSED if x.is_sparse else x._ndarray()
 
 

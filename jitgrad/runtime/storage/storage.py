@@ -164,11 +164,13 @@ def _of_result(array: np.ndarray[Any, Any]) -> Storage:
 
 
 def storage_behind(array: np.ndarray[Any, Any]) -> Storage | None:
-    """The storage that ``Storage.array`` made an array over; None for any other array.
+    """The storage that an array lies in, made by ``Storage.array`` or ``array_over``; None for any other array.
 
     Another library's objects may have an attribute of the same name: ``Tensor.storage`` of PyTorch is a method.
     """
-    memory = array.base
+    memory: Any = array.base
+    if isinstance(memory, Storage):
+        return memory
     found: Storage | None = getattr(memory, "storage", None) if isinstance(memory, ctypes.Array) else None
     return found
 

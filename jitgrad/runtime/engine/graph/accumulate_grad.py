@@ -156,6 +156,9 @@ def _owns_storage(grad: TensorBase, layout: Aval) -> bool:
         return True  # there is no storage yet: Note [Storage on demand]
     storage = grad._storage
     memory = None if array is None else array.base
+    if storage is not None and memory is storage:  # a compiled call's result, or that of its backward
+        memory = None
+        return references(array) == ONE_LOCAL + 1 and references(storage) == ONE_LOCAL + 2
     if storage is not None and getattr(memory, "storage", None) is storage:  # a kernel's result
         alone = references(array) == ONE_LOCAL + 1 and references(memory) == ONE_LOCAL + 1
         return alone and references(storage) == ONE_LOCAL + 2

@@ -37,6 +37,8 @@ class CallProgram:
     """The backward of a call as one native step, for gradients of known layouts, to all edges.
 
     Attributes:
+        addends: edges to leaves whose gradients could be added to sums at once, Note [Sums of calls].
+        adding: the form that does so; None: it is not made.
         avals: of the gradients of the call's results; None for a result that has none.
         step: what computes the gradients of the edges. Its words are input and output addresses.
         own: (word, place in ``CallGraph.entered`` or -1, value id), flat: what the call has kept. -1: it is in
@@ -49,16 +51,21 @@ class CallProgram:
         made_avals: of these arrays.
         sources: per edge: the output that is its gradient; -1: it has none; -2 - n: that of result n.
         keep: what ``consts`` point to.
+        make_adding: makes ``adding``, if that can be, and is called once; then None.
+        patience: how many more times sums must be met before.
+        sums: (word, edge), flat: of the form that adds, what it adds to.
         used: as ``CallGraph.used``, after a backward that does not retain the graph.
         freed: value ids that nothing asks for then.
         drops: those of inputs, by their places in ``CallGraph.entered``.
     """
 
     __slots__ = (
-        "avals", "consts", "drops", "first_output", "freed", "keep", "made_avals", "makes", "own", "seeds", "slots",
-        "sources", "step", "used",
+        "addends", "adding", "avals", "consts", "drops", "first_output", "freed", "keep", "made_avals", "make_adding",
+        "makes", "own", "patience", "seeds", "slots", "sources", "step", "sums", "used",
     )  # fmt: skip
 
+    addends: tuple[int, ...]
+    adding: CallProgram | None
     avals: tuple[Aval | None, ...]
     consts: tuple[int, ...]
     drops: tuple[int, ...]
@@ -66,12 +73,15 @@ class CallProgram:
     freed: tuple[int, ...]
     keep: tuple[Any, ...]
     made_avals: tuple[Aval, ...]
+    make_adding: Any
     makes: tuple[Any, ...]
     own: tuple[int, ...]
+    patience: int
     seeds: tuple[int, ...]
     slots: tuple[int, ...]
     sources: tuple[int, ...]
     step: LoadedStep
+    sums: tuple[int, ...]
     used: frozenset[int]
 
 

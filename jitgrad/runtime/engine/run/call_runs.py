@@ -27,6 +27,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.kernel_runs import fits, put, record_of, run_record
 from jitgrad.runtime.engine.graph.call_node import CallNode, CallOutline, CallProgram, is_unlooked
+from jitgrad.runtime.engine.run.partial_sums import PartialSums, PlainRun
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.state import state
 from jitgrad.storage_base import StorageBase
@@ -173,13 +174,17 @@ def put_numbers(graph: CallGraph, step: LoadedStep, program: CallProgram, bufs: 
 
 
 @eager_native
-def count_backward() -> None:
-    """Count a backward that was run as a program."""
+def count_backward(is_summed: bool) -> None:
+    """Count a backward that was run as a program; ``is_summed``: it has added to sums."""
     if not is_atomic():
         bump("outside_backwards")
+        if is_summed:
+            bump("summed_backwards")
         return
     counts: list[int] = NATIVE_BACKWARDS
     counts[0] = int(counts[0]) + 1
+    if is_summed:
+        counts[1] = int(counts[1]) + 1
 
 
 @eager_native
@@ -198,16 +203,75 @@ def use_up(graph: CallGraph, program: CallProgram) -> None:
             entered[place + 1] = None
 
 
+@eager_native
+def sum_at(task: PlainRun, node: CallNode, program: CallProgram, nr: int) -> Any:
+    """The sum that the gradient of an edge is to be added to, a tensor; None: there is none, or somebody knows it."""
+    edges: tuple[Any, ...] = node.next_edges
+    edge: tuple[Any, ...] = edges[nr]
+    waiting: dict[Any, Any] = task.waiting
+    known = waiting.get(edge[0])
+    if known is None:
+        return None
+    sums: PartialSums = known
+    place = int(edge[1])
+    if sums.owned[place] is not True or sums.grads[place] is None:
+        return None
+    found: TensorBase = sums.grads[place]
+    sources: tuple[Any, ...] = program.sources
+    made_avals: tuple[Any, ...] = program.made_avals
+    is_alike = found._array is not None and found._aval is made_avals[int(sources[nr])]
+    return found if is_alike else None
+
+
+@eager_native
+def adding_form(task: PlainRun, node: CallNode, program: CallProgram) -> Any:
+    """The form of a program that adds to the sums at the leaves, Note [Sums of calls]; None: it cannot be used here."""
+    addends: tuple[Any, ...] = program.addends
+    if len(addends) == 0 or len(task.waiting) == 0 or task.create_graph or task.wanted is not None:
+        return None
+    for nr in addends:
+        if sum_at(task, node, program, int(nr)) is None:
+            return None
+    if program.adding is None and program.make_adding is not None:
+        patience = int(program.patience) - 1
+        program.patience = patience
+        if patience <= 0:
+            make = program.make_adding
+            program.make_adding = None
+            make(program)
+    return program.adding
+
+
+@eager_native
+def put_sums(task: PlainRun, node: CallNode, program: CallProgram, adding: CallProgram, bufs: int) -> None:
+    """Write the addresses of the sums that a program adds to into a record."""
+    sums: tuple[Any, ...] = adding.sums
+    at = 0
+    while at < len(sums):
+        found: TensorBase = sum_at(task, node, program, int(sums[at + 1]))
+        poke(bufs, int(sums[at]), int(number_at(id(found._array) + ARRAY_DATA, _INT64)))
+        at += 2
+
+
 @eager_apart
-def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
-    """The gradients of a ``CallNode``'s edges; None: ``CallNode.apply`` is to compute them, nothing has happened."""
+def run_call(task: PlainRun, node: CallNode, grads: list[Any]) -> Any:
+    """The gradients of a ``CallNode``'s edges; None: ``CallNode.apply`` is to compute them, nothing has happened.
+
+    ``task.sources`` tells which of them nobody else knows.
+    """
     graph: CallGraph = node.graph
     found = program_of(node.known, grads)
     if found is None:
         return None
     program: CallProgram = found
+    if not is_unlooked(graph) or not is_as_it_was(graph):
+        return None
+    summed: CallProgram = program
+    adding = adding_form(task, node, program)
+    if adding is not None:
+        program = adding
     step: LoadedStep = program.step
-    if not step.is_quick or not is_unlooked(graph) or not is_as_it_was(graph):
+    if not step.is_quick:
         return None
     made: list[Any] = []
     for make in program.makes:
@@ -221,15 +285,18 @@ def run_call(node: CallNode, grads: list[Any], keep_graph: bool) -> Any:
     for array in made:
         poke(bufs, word, int(number_at(id(array) + ARRAY_DATA, _INT64)))
         word += 1
+    if adding is not None:
+        put_sums(task, node, summed, program, bufs)
     if not run_record(step, record):
         return None
-    count_backward()
+    count_backward(adding is not None)
     trie: Trie = graph.trie
     opened = int(trie.opened)
     if opened > 0:
         trie.opened = opened - 1
-    if not keep_graph:
+    if task.keep_graph is False:
         use_up(graph, program)
+    task.sources = program.sources
     return gradients(program, made, grads)
 
 

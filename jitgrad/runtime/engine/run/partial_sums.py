@@ -22,7 +22,7 @@ from jitgrad.runtime.engine.run.input_buffer import FEW, accumulate
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.hits import MISSED
 
-__all__ = ["PlainRun", "fitting", "merge_sums"]
+__all__ = ["PartialSums", "PlainRun", "fitting", "merge_sums"]
 
 _ADD, _np_add = OPS["add"], np.add
 
@@ -46,14 +46,14 @@ class PlainRun:
         num_ready: how many did.
         thread: the dictionary of ``current``.
         keep_graph: saved values stay in place.
+        sources: ``CallProgram.sources`` of the program that ran last; None: the Node that runs is no call, or ran none.
         shown: the graph task that the user's code on the way finds; None: there is no such code.
     """
 
     __slots__ = (
         "arrival", "captured", "captures", "context", "create_graph", "dependencies", "heap", "inputs", "keep_graph",
-        "leaves", "num_ready", "shown", "thread", "upcoming", "waiting", "wanted",
+        "leaves", "num_ready", "shown", "sources", "thread", "upcoming", "waiting", "wanted",
     )  # fmt: skip
-
 
     arrival: int
     captured: list[Any]
@@ -67,6 +67,7 @@ class PlainRun:
     leaves: list[Any]
     num_ready: int
     shown: Any
+    sources: Any
     thread: dict[str, Any]
     upcoming: Any
     waiting: dict[Any, Any]
@@ -78,7 +79,7 @@ class PartialSums:
 
     Attributes:
         grads: a gradient per input of the Node, or None.
-        owned: for each, whether it is a sum that nobody else knows, Note [Accumulating in place].
+        owned: for each, whether it is one that nobody else knows, as a sum is, Note [Accumulating in place].
     """
 
     __slots__ = ("grads", "owned")
@@ -88,8 +89,11 @@ class PartialSums:
 
 
 @eager_native
-def merge_sums(task: PlainRun, target: Node, input_nr: int, grad: Any, missing: int) -> Any:
-    """Add a gradient to those that have arrived; returns them, in a list, if they are all."""
+def merge_sums(task: PlainRun, target: Node, input_nr: int, grad: Any, missing: int, is_own: bool) -> Any:
+    """Add a gradient to those that have arrived; returns them, in a list, if they are all.
+
+    ``is_own``: nobody else knows the gradient.
+    """
     waiting: dict[Any, Any] = task.waiting
     known = waiting.get(target)
     if known is None:
@@ -99,7 +103,7 @@ def merge_sums(task: PlainRun, target: Node, input_nr: int, grad: Any, missing: 
         metadata: tuple[Any, ...] = target.input_metadata
         for i in range(len(metadata)):
             grads.append(grad if i == input_nr else None)
-            owned.append(False)
+            owned.append(is_own if i == input_nr else False)
         first.grads = grads
         first.owned = owned
         waiting[target] = first

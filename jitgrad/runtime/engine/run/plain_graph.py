@@ -134,7 +134,7 @@ def compute(task: PlainRun, node: OpNode, grads: Any) -> Any:
 @eager_native
 def compute_call(task: PlainRun, node: CallNode, grads: Any) -> Any:
     """The gradients that a compiled call computes; what it has saved is released if the graph is not retained."""
-    made = run_call(node, grads, task.keep_graph)
+    made = run_call(task, node, grads)
     if made is not None:
         return made
     task.thread["node"] = node
@@ -166,8 +166,11 @@ def refuse_arrival(target: Node) -> None:
 
 
 @eager_native
-def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad: Any) -> None:
-    """Give gradient ``nr`` of a Node to the Node that its edge leads to, if that is wanted."""
+def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad: Any, is_own: bool) -> None:
+    """Give gradient ``nr`` of a Node to the Node that its edge leads to, if that is wanted.
+
+    ``is_own``: nobody else knows the gradient.
+    """
     if task.wanted is not None:
         wanted: dict = task.wanted
         if wanted.get(target) is None:
@@ -186,7 +189,7 @@ def send(task: PlainRun, node: Node, nr: int, target: Node, input_nr: int, grad:
         take_out(dependencies, target)
     waiting: dict = task.waiting
     if missing > 0 or (len(waiting) > 0 and waiting.get(target) is not None):
-        complete = merge_sums(task, target, input_nr, grad, missing)
+        complete = merge_sums(task, target, input_nr, grad, missing, is_own)
         if complete is None:
             return
         sums: list = complete
@@ -229,11 +232,15 @@ def run_upcoming(task: PlainRun) -> None:
     if task.wanted is not None and not take(task, node, grads):
         return
     made: Any = None
+    sources: Any = None
     if task.shown is not None and (node.hooks is not None or isinstance(upcoming, PyNode)):
         task.thread["node"] = upcoming
         made = run_users(upcoming, grads, task.keep_graph)
     elif type(node) is CallNode:
+        task.sources = None
         made = compute_call(task, upcoming, grads)
+        if task.wanted is None:
+            sources = task.sources
     else:
         made = compute(task, upcoming, grads)
         if task.keep_graph is False:
@@ -245,7 +252,16 @@ def run_upcoming(task: PlainRun) -> None:
     for nr in range(len(edges)):
         edge: tuple = edges[nr]
         if edge[0] is not None:
-            send(task, node, nr, edge[0], int(edge[1]), outputs[nr])
+            send(task, node, nr, edge[0], int(edge[1]), outputs[nr], is_made(sources, nr))
+
+
+@eager_native
+def is_made(sources: Any, nr: int) -> bool:
+    """Whether a call's program has made the gradient of an edge; ``sources`` as of ``PlainRun``."""
+    if sources is None:
+        return False
+    places: tuple = sources
+    return int(places[nr]) >= 0
 
 
 def run_users(node: Node, grads: Any, keep_graph: bool) -> Any:
