@@ -11,7 +11,7 @@ from typing import Any
 from weakref import ref
 
 from jitgrad.cpython.arrays import ARRAY_DATA
-from jitgrad.cpython.primitives import blank, number_at, once_per_call, was_set
+from jitgrad.cpython.primitives import blank, once_per_call, was_set, word_at
 from jitgrad.ops.aval import Aval
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase
@@ -33,10 +33,6 @@ class StorageRef(ref):  # type: ignore[type-arg]
 
 STORAGES: dict[int, StorageRef] = {}
 """Of arrays that own their memory, by ``id``: a storage keeps its array alive."""
-
-_INT64 = 2
-"""A kind of ``number_at``."""
-
 
 def drop_entry(reference: StorageRef) -> None:
     """The storage of an entry is gone; another one may have taken the entry's place."""
@@ -91,7 +87,7 @@ def storage_now(x: TensorBase) -> Any:
     storage: StorageBase = blank(StorageBase.kind)
     storage.owner = array  # first: memory with an owner does not go back to the free lists
     storage.nbytes = array.nbytes
-    storage.addr = number_at(id(array) + ARRAY_DATA, _INT64)
+    storage.addr = word_at(id(array) + ARRAY_DATA)
     made: StorageRef = StorageRef(storage, drop_entry)
     made.key = key
     if table.setdefault(key, made) is made:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jitgrad.cpython.primitives import native
+from jitgrad.cpython.primitives import advance, native
 
 __all__ = ["next_sequence_nr", "reserve_sequence_nrs", "sequence", "share_sequence", "skip_sequence_nrs"]
 
@@ -52,7 +52,11 @@ _from = itertools.count
 def reserve_sequence_nrs(count: int) -> Any:
     """The first of ``count`` numbers in a row, for Nodes that are made later."""
     take: Any = sequence.take  # native code would look a method of a global object up once
+    wanted = count if count > 0 else 1
+    at_once = advance(take.__self__, wanted)
+    if at_once >= 0:
+        return at_once
     first = take()
-    series: Any = _from(int(first) + (count if count > 0 else 1))
+    series: Any = _from(int(first) + wanted)
     sequence.take = series.__next__
     return first

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from jitgrad.cpython.primitives import blank, inlined, take_last
+from jitgrad.cpython.primitives import blank, inlined, native, take_last
 
-__all__ = ["FreeLists", "StorageBase", "new_storage"]
+__all__ = ["FreeLists", "StorageBase", "new_storage", "part_of"]
 
 
 class StorageBase:
@@ -73,6 +73,18 @@ def new_storage(nbytes: int) -> Any:
         return StorageBase.kind(nbytes)
     lists.nbytes = int(lists.nbytes) - nbytes
     return storage
+
+
+@native
+def part_of(storage: StorageBase, first: int) -> Any:
+    """A window of a storage, from byte ``first`` on."""
+    window: StorageBase = blank(StorageBase.window_kind)
+    window.nbytes = int(storage.nbytes) - first
+    window.owner = storage  # before the address: what has no owner would give its memory back
+    window.addr = int(storage.addr) + first
+    window.is_window = True
+    window.tid = 0
+    return window
 
 
 class FreeLists:

@@ -6,6 +6,7 @@ Must not know: what hits do with a plan.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any
 
 from jitgrad.abi import TimedRuns
@@ -15,6 +16,10 @@ from jitgrad.tracer.history import EndEvent
 from jitgrad.tracer.keys import PENDING, VIEW
 
 __all__ = ["end_plan"]
+
+_PART_NBYTES = 1 << 14
+"""Larger values have memory of their own: rows of several that lie so far apart would meet in the same cache lines."""
+_ALIGNMENT = 64
 
 
 def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None:
@@ -38,6 +43,10 @@ def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None
     plan.holders = tuple(holders.get(vid, -1) for vid in outs)
     plan.is_pending = tuple(at >= 0 and event.assign[at] is PENDING for at in plan.holders)
     plan.numbers = tuple(slot for slot, _ in step.step.scalars)
+    # what is written is found where it was written to, and a window in what it looks at, see ``keep_windows``
+    elsewhere = {*holders, *[vid for vid, _ in event.written], *[vid for vid, _ in event.windows]}
+    plan.parts, plan.room_nbytes = _places_in_room(step.step.outputs, elsewhere)
+    plan.offsets = tuple(plan.parts.get(vid, -1) for vid in outs)
     plan.idle, plan.timed, plan.arena_nbytes = step.idle, step.timed, step.lent_nbytes
     plan.releases, plan.launches = step.releases, loaded.launches
     return plan
@@ -50,5 +59,22 @@ def _fill(plan: EndPlan, outs: Any, sizes: Any, inputs: Any, entered: list[Any])
     plan.places, plan.vids = tuple(at for at, _ in found), tuple(vid for _, vid in found)
     plan.outs, plan.sizes = tuple(outs), tuple(sizes)
     plan.spares, plan.seconds = [None] * len(plan.outs), [None] * len(plan.outs)
-    plan.holders = plan.is_pending = plan.numbers = ()
+    plan.holders = plan.is_pending = plan.numbers = plan.offsets = ()
+    plan.parts, plan.room_nbytes = {}, 0
     plan.idle, plan.timed, plan.arena_nbytes, plan.releases, plan.launches = [], TimedRuns(), 0, False, 0
+
+
+def _places_in_room(outputs: Iterable[tuple[int, int]], elsewhere: Container[int]) -> tuple[dict[int, int], int]:
+    """(Value id -> where it begins in the room of the graph, the room's bytes), Note [Rooms].
+
+    Args:
+        outputs: (value id, bytes) of what a program stores.
+        elsewhere: value ids that have storages of their own.
+    """
+    parts: dict[int, int] = {}
+    end = 0
+    for vid, nbytes in outputs:
+        if vid not in elsewhere and nbytes <= _PART_NBYTES:
+            parts[vid] = end
+            end += -(-max(nbytes, 1) // _ALIGNMENT) * _ALIGNMENT
+    return (parts, end) if len(parts) > 1 else ({}, 0)

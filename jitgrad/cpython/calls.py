@@ -20,6 +20,7 @@ __all__ = ["PRIMITIVES", "call", "install_expressions"]
 PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.activate: ("activate_now", "none", ("obj",)),
     primitives.active: ("active", "lasting", ()),
+    primitives.advance: ("advance", "int", ("obj", "int")),
     primitives.array_over: ("array_over", "new", ("obj", "obj", "obj", "int", "int", "obj")),
     primitives.attempt: ("attempt", "new", ("obj", "args", "obj")),
     primitives.attempt_pair: ("attempt_pair", "new", ("obj", "obj", "obj")),
@@ -51,6 +52,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.thread_dict: ("thread_dict", "lasting or an error", ("obj",)),
     primitives.untrack: ("untrack", "none", ("obj",)),
     primitives.within: ("within", "bool", ("int", "int", "int", "int", "int")),
+    primitives.word_at: ("word_at", "int", ("int",)),
 }
 """Python function -> (symbol, kind of the result, or ``"none"``, ``"new"``, ``"lasting"`` and the like, kinds of the
 arguments)."""

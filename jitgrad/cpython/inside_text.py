@@ -9,15 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from jitgrad.cpython.arrays import ARRAY_DATA
-from jitgrad.cpython.layout import ITEMS, SIZE
+from jitgrad.cpython.layout import ITEMS, SIZE, count_place
 from jitgrad.cpython.module_text import ModuleText
 
 __all__ = ["inside_text"]
 
 
 def inside_text(module: ModuleText) -> str:
-    """``call_inside``, ``draw_to``, ``is_hashable``, ``joined``, ``pack_rest``, ``fresh_counter``, ``array_over``."""
-    return _calls_text(module) + _array_over(module)
+    """``advance``, ``array_over``, ``call_inside``, ``draw_to``, ``fresh_counter``, ``is_hashable``, ``joined``,
+    ``pack_rest``, ``word_at``: primitives."""
+    return _calls_text(module) + _words_text() + _array_over(module)
 
 
 def _calls_text(module: ModuleText) -> str:
@@ -83,6 +84,29 @@ define internal ptr @fresh_counter() nounwind {{
   %new = {module.api_word("PyList_New")}
   %made = call ptr @new_counter(ptr %zero, ptr %new)
   ret ptr %made
+}}"""
+
+
+def _words_text() -> str:
+    upcoming = count_place()
+    return f"""
+define internal i64 @advance(ptr %series, i64 %count) alwaysinline nounwind {{
+  %at = getelementptr i8, ptr %series, i64 {max(upcoming, 0)}
+  %first = load i64, ptr %at
+  %is.known = icmp ult i64 %first, 4611686018427387904
+  %may = and i1 %is.known, {"false" if upcoming < 0 else "true"}
+  br i1 %may, label %go, label %no
+go:
+  %next = add i64 %first, %count
+  store i64 %next, ptr %at
+  ret i64 %first
+no:
+  ret i64 -1
+}}
+define internal i64 @word_at(i64 %address) alwaysinline nounwind {{
+  %at = inttoptr i64 %address to ptr
+  %word = load i64, ptr %at
+  ret i64 %word
 }}"""
 
 

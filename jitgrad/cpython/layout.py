@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import os
 import sys
 import threading
@@ -35,6 +36,7 @@ __all__ = [
     "class_of_hint",
     "class_of_slot",
     "compare_slot",
+    "count_place",
     "finds_attributes",
     "followed_version",
     "function_runner",
@@ -168,6 +170,16 @@ def int_layout() -> str:
         if all((word, digits) == (head(n), _expected_digits(n)) for n, word, digits in found):
             return layout
     return ""
+
+
+def count_place() -> int:
+    """The byte of an ``itertools.count`` at which its next number is, as a word; -1: it has none there."""
+    series = itertools.count(5)
+    at = id(series) + INT_HEAD  # the first word behind an object's head
+    if _word(at) != 5:
+        return -1
+    ctypes.c_int64.from_address(at).value = 70
+    return INT_HEAD if (next(series), next(series), _word(at)) == (70, 71, 72) else -1
 
 
 def _digits_of(n: int) -> list[int]:

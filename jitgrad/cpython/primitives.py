@@ -48,6 +48,7 @@ __all__ = [
     "Raised",
     "activate",
     "active",
+    "advance",
     "array_over",
     "attempt",
     "attempt_pair",
@@ -91,6 +92,7 @@ __all__ = [
     "untrack",
     "was_set",
     "within",
+    "word_at",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -243,6 +245,19 @@ def poke(address: int, index: int, value: int) -> None:
 def poke_float(address: int, index: int, value: float) -> None:
     """Store a double at ``address + 8 * index``."""
     ctypes.c_double.from_address(address + 8 * index).value = value
+
+
+def advance(series: Any, count: int) -> int:
+    """The next number of an ``itertools.count``, which goes on ``count`` numbers later; -1: that takes several steps.
+
+    So it does in Python: another thread might come between them.
+    """
+    return -1
+
+
+def word_at(address: int) -> int:
+    """The 64-bit word at an address."""
+    return ctypes.c_int64.from_address(address).value
 
 
 _NUMBERS = (ctypes.c_float, ctypes.c_double, ctypes.c_int64, ctypes.c_bool)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.array_storages import storage_now
-from jitgrad.cpython.primitives import blank, native, new_handle, once_per_call
+from jitgrad.cpython.primitives import native, new_handle, once_per_call
 from jitgrad.devices import CPU
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import Aval
-from jitgrad.storage_base import StorageBase
+from jitgrad.storage_base import StorageBase, part_of
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.entry_hits import is_as_its_node_made_it
 from jitgrad.tracer.hits import Args
@@ -50,14 +50,7 @@ def stand_in(x: TensorBase, pairs: list) -> Any:
             return known[1]
     aval: Aval = x._aval
     dtype: DType = aval.dtype
-    storage: StorageBase = x._storage
-    first = int(aval.offset) * int(dtype.itemsize)
-    window: StorageBase = blank(StorageBase.window_kind)
-    window.nbytes = int(storage.nbytes) - first
-    window.owner = storage  # before the address: what has no owner would give its memory back
-    window.addr = int(storage.addr) + first
-    window.is_window = True
-    window.tid = 0
+    window: StorageBase = part_of(x._storage, int(aval.offset) * int(dtype.itemsize))
     counter: list = x._vc
     made: TensorBase = new_handle()
     made._aval = aval.at_start() if aval.start is None else aval.start

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from jitgrad.locks import process_lock
+from jitgrad.storage_base import part_of
 from jitgrad.tracer.trie import Trie
 
 __all__ = ["OPENED_COSTS", "CallGraph"]
@@ -20,8 +21,8 @@ OPENED_COSTS = 4
 _making = process_lock()
 _FIRST: dict[str, Any] = {
     "ends": 0, "nbytes": 0, "has_made": False, "is_settled": False, "is_touched": False, "saves": False,
-    "entered": None, "leaves": None, "noted": None, "outer": None, "settled": None, "stand_in": None, "table": None,
-    "tip": None,
+    "entered": None, "leaves": None, "noted": None, "outer": None, "parts": None, "room": None, "settled": None,
+    "stand_in": None, "table": None, "tip": None,
 }  # fmt: skip
 """What slots are that nobody has set."""
 
@@ -54,6 +55,7 @@ class CallGraph:
             differentiated; None otherwise.
         entered, table, outer: what such a graph took over from the recorder, under the same names. Inputs that nothing
             asks for any more are None in ``entered``.
+        room, parts: the storage of saved values that lie in one, and value id -> where each begins, Note [Rooms].
         nodes: value id -> (Node, output number), for the Nodes that somebody has looked at.
         detached: values that were detached in place.
         used: the first outputs of the instructions whose Nodes a backward has used up, which was a program.
@@ -76,7 +78,9 @@ class CallGraph:
         "noted",
         "numbers",
         "outer",
+        "parts",
         "recorder",
+        "room",
         "saves",
         "settled",
         "stand_in",
@@ -106,6 +110,8 @@ class CallGraph:
     nodes: dict[int, Any]
     noted: Any
     outer: Any
+    parts: Any
+    room: Any
     settled: Any
     stand_in: Any
     table: Any
@@ -127,6 +133,12 @@ class CallGraph:
     tip: Any
     trie: Trie
     versions: dict[int, int]
+
+    def unfold(self, buffers: dict[int, Any]) -> None:
+        """Give the values in the room storages of their own in ``buffers``, windows of it, Note [Rooms]."""
+        room, self.room = self.room, None
+        if room is not None:
+            buffers.update({vid: part_of(room, first) for vid, first in self.parts.items()})
 
     def __getattr__(self, name: str) -> Any:
         if name in _FIRST:

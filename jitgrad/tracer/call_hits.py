@@ -158,6 +158,8 @@ def end_call(site: CallSite, recorder: RecorderState) -> bool:
     ended(recorder.tid)
     if hit_finish(recorder):
         put_away(site, recorder)
+    elif recorder.graph.room is not None:
+        recorder.graph.unfold(recorder.buffer_table)
     return True
 
 
@@ -273,6 +275,7 @@ def hit_finish(recorder: RecorderState) -> bool:
         graph.tip = None
         graph.saves = False
         graph.noted = None
+        graph.room = None
     if int(recorder.path.misses) != 0 or graph.is_touched or graph.marks or graph.has_made:
         return False
     node: TrieNode = recorder.node

@@ -10,6 +10,13 @@ Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its p
 # the same one in every call of the path. Outputs get storages; small ones that nobody holds any more serve again, two
 # per output in turn, because the result of the last call is often still held when the next one is made. Whatever is
 # not usual (several native steps, operations without kernels, an error in the program) is done by ``Recorder.flush``.
+#
+# Note [Rooms]
+# ~~~~~~~~~~~~
+# A call whose graph escapes leaves what its backward reads: of a recurrent cell some ten vectors, which come and go
+# together. A storage for each costs more than the kernel that fills it. So small values that only the graph needs lie
+# side by side in one storage, the graph's ``room``, and its ``parts`` say where. The backward's program looks there
+# (``call_runs.py``). Whoever asks for the values one by one gets windows of the room (``CallGraph.unfold``).
 """
 
 from __future__ import annotations
@@ -72,6 +79,9 @@ class EndPlan:
         vids: per input, its value id.
         sizes: bytes of each output.
         outs: the outputs' value ids.
+        offsets: per output, where it lies in the graph's room; -1: it has a storage of its own, Note [Rooms].
+        parts: value id -> that place, of those in the room.
+        room_nbytes: of the room.
         holders: per output, which surviving handle gets it; -1: none.
         is_pending: per output, whether that handle has a storage that waits for memory.
         views: the surviving handles that share a storage that has memory.
@@ -93,10 +103,13 @@ class EndPlan:
         "keeps",
         "launches",
         "numbers",
+        "offsets",
         "outs",
+        "parts",
         "places",
         "program",
         "releases",
+        "room_nbytes",
         "seconds",
         "sizes",
         "spares",
@@ -117,10 +130,13 @@ class EndPlan:
     keeps: bool
     launches: int
     numbers: tuple[int, ...]
+    offsets: tuple[int, ...]
     outs: tuple[int, ...]
+    parts: dict[int, int]
     places: tuple[int, ...]
     program: Any
     releases: bool
+    room_nbytes: int
     seconds: list[Any]
     sizes: tuple[int, ...]
     spares: list[Any]
@@ -212,19 +228,32 @@ def records_for(plan: EndPlan, is_timed: bool) -> Any:
 
 
 @once_per_call
-def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_stamped: bool, is_timed: bool) -> bool:
-    """Run the program of a segment, and give survivors their storages. False: nothing has happened."""
+def run(
+    recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, escapes: bool, is_stamped: bool, is_timed: bool
+) -> bool:
+    """Run the program of a segment, and give survivors their storages. False: nothing has happened.
+
+    ``escapes``: the graph takes over what only it needs, in a room.
+    """
     if not is_known(recorder, plan):
         return False
     idle: list = records_for(plan, is_timed)
     if idle is None:
         return False
     made: list = recorder.made
+    room: StorageBase = None
+    if escapes and int(plan.room_nbytes) != 0:
+        room = new_storage(int(plan.room_nbytes))
+    offsets: tuple = plan.offsets
     for i in range(len(plan.outs)):
-        made.append(output_storage(plan, i))
-    is_done = run_into(recorder, plan, made, idle, is_stamped)
+        made.append(output_storage(plan, i) if room is None or int(offsets[i]) < 0 else room)
+    is_done = run_into(recorder, plan, made, room, idle, is_stamped)
     if is_done:
-        hand_out(recorder, plan, alive, made, keeps)
+        if room is not None:
+            graph: CallGraph = recorder.graph
+            graph.room = room
+            graph.parts = plan.parts
+        hand_out(recorder, plan, alive, made, room, keeps)
         launches: int = recorder.launches
         recorder.launches = launches + int(plan.launches)
         segments: int = recorder.segments
@@ -234,15 +263,15 @@ def run(recorder: RecorderState, plan: EndPlan, alive: list, keeps: bool, is_sta
 
 
 @once_per_call
-def run_into(recorder: RecorderState, plan: EndPlan, made: list, idle: list, is_stamped: bool) -> bool:
-    """Run a program whose outputs get these storages."""
+def run_into(recorder: RecorderState, plan: EndPlan, made: list, room: Any, idle: list, is_stamped: bool) -> bool:
+    """Run a program whose outputs get these storages, or have places in the room."""
     arena: StorageBase = None
     if int(plan.arena_nbytes) != 0:
         arena = new_storage(int(plan.arena_nbytes))
     record: RunRecord = take_last(idle)
     if record is None:
         return False
-    fill(recorder, plan, record, made)
+    fill(recorder, plan, record, made, room)
     if arena is not None:
         poke(int(record.bufs_addr), 1 + len(plan.places) + len(plan.outs), int(arena.addr))
     status = 0
@@ -259,7 +288,7 @@ def run_into(recorder: RecorderState, plan: EndPlan, made: list, idle: list, is_
 
 
 @once_per_call
-def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) -> None:
+def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list, room: Any) -> None:
     """Write addresses and numbers into a record. Runs no Python: nobody may use the record meanwhile."""
     bufs: int = record.bufs_addr
     entered: list = recorder.entered
@@ -275,9 +304,11 @@ def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) 
         else:
             storage: StorageBase = entered[at]
             poke(bufs, 1 + i, int(storage.addr))
+    offsets: tuple = plan.offsets
     for i in range(len(made)):
         out: StorageBase = made[i]
-        poke(bufs, 1 + count + i, int(out.addr))
+        first = int(offsets[i]) if made[i] is room else 0
+        poke(bufs, 1 + count + i, int(out.addr) + first)
     word = 2 + count + len(made)
     for place in plan.numbers:
         poke_float(bufs, word, recorder.scalars[int(place)])
@@ -285,8 +316,8 @@ def fill(recorder: RecorderState, plan: EndPlan, record: RunRecord, made: list) 
 
 
 @once_per_call
-def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, keeps: bool) -> None:
-    """Survivors receive storages; later segments and an escaped graph find them by value id."""
+def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, room: Any, keeps: bool) -> None:
+    """Survivors receive storages; later segments and an escaped graph find them by value id, or in the room."""
     outs: tuple = plan.outs
     holders: tuple = plan.holders
     pending: tuple = plan.is_pending
@@ -304,7 +335,7 @@ def hand_out(recorder: RecorderState, plan: EndPlan, alive: list, made: list, ke
                 storage = waiting
             else:
                 handle._storage = storage
-        if keeps:
+        if keeps and made[i] is not room:
             buffers[outs[i]] = storage
 
 
@@ -346,7 +377,8 @@ def end_segment(recorder: RecorderState, alive: list, stamps: Any, began: Any, i
     escapes = escapes and escapes_lightly(recorder, graph, plan.written, event, alive)
     if keeps and not escapes and int(recorder.caught) != len(recorder.entered):
         catch_up(recorder)
-    if plan.has_program and not run(recorder, plan, alive, keeps, stamps is not None, probe.hand_tasks is not None):
+    is_timed = probe.hand_tasks is not None
+    if plan.has_program and not run(recorder, plan, alive, keeps, escapes, stamps is not None, is_timed):
         return False
     recorder.node = node
     retire_all(recorder.handles)

@@ -400,9 +400,10 @@ def test_a_used_graph_lets_go_of_its_inputs() -> None:
 
 
 def _buffers(result: Tensor) -> dict[int, Any]:
-    """What the graph of a call's result has kept, but for inputs as long as nobody has looked."""
-    buffers: dict[int, Any] = result._graph.table if result._graph.entered is not None else result._graph._buffers
-    return buffers
+    """What the graph of a call's result has kept, but for inputs as long as nobody has looked; -1: its room."""
+    graph = result._graph
+    buffers: dict[int, Any] = graph.table if graph.entered is not None else graph._buffers
+    return buffers if graph.room is None else {**buffers, -1: graph.room}
 
 
 @pytest.mark.usefixtures("form")

@@ -163,6 +163,7 @@ class TraceGraph(CallGraph):
         if self.entered is not None:
             entered, self.entered = self.entered, None
             self._inputs, self._buffers = {}, self.table
+            self.unfold(self._buffers)
             for x, storage, vid in zip(entered[::3], entered[1::3], entered[2::3], strict=True):
                 if x is not None:  # it was not used up by a program
                     self._inputs[vid] = x

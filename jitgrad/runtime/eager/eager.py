@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.cpython.arrays import ARRAY_DATA
-from jitgrad.cpython.primitives import array_over, eager_apart, eager_native, number_at, was_set
+from jitgrad.cpython.primitives import array_over, eager_apart, eager_native, was_set, word_at
 from jitgrad.devices import CPU
 from jitgrad.dtypes import DType
 from jitgrad.layouts import plain
@@ -45,8 +45,6 @@ __all__ = ["apply_eager", "apply_inplace_eager", "array_in_storage", "checked_pl
 
 _COPY = OPS["copy"]
 _AS_STRIDED = OPS["as_strided"]
-_INT64 = 2
-"""A kind of ``number_at``."""
 _MANY_DIMS = 32  # every version of NumPy makes such arrays; tensors may have more dimensions
 _TOO_MANY = 1 << 48  # elements: NumPy makes no such array, though an expanded tensor may be so large
 
@@ -211,7 +209,7 @@ def _array_of_view(source: TensorBase, aval: Aval) -> Any:
         return None
     size = int(aval.dtype.itemsize)
     if ARRAY_DATA >= 0:
-        start = int(number_at(id(memory) + ARRAY_DATA, _INT64)) + int(aval.offset) * size
+        start = word_at(id(memory) + ARRAY_DATA) + int(aval.offset) * size
         made = array_over(memory.dtype, aval.shape, aval.stride, size, start, memory)
         if made is not None:
             return made

@@ -42,7 +42,7 @@ class CallProgram:
         avals: of the gradients of the call's results; None for a result that has none.
         step: what computes the gradients of the edges. Its words are input and output addresses.
         own: (word, place in ``CallGraph.entered`` or -1, value id), flat: what the call has kept. -1: it is in
-            ``CallGraph.table``.
+            ``CallGraph.table``, or in ``CallGraph.room``.
         seeds: (word, number of the result), flat: gradients that come in.
         consts: (word, address), flat: memory of ``keep``.
         makes: what make arrays for its outputs.

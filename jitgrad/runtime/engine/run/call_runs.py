@@ -17,10 +17,10 @@ from jitgrad.cpython.primitives import (
     eager_apart,
     eager_native,
     is_atomic,
-    number_at,
     poke,
     take_out,
     thread_dict,
+    word_at,
 )
 from jitgrad.events import NATIVE_BACKWARDS, bump
 from jitgrad.ops.aval import Aval
@@ -39,10 +39,6 @@ from jitgrad.version_counter import VERSION
 __all__ = ["is_plain_call", "run_call"]
 
 _FIRST_RESULT = frozenset({0})
-_INT64 = 2
-"""A kind of ``number_at``."""
-
-
 @eager_native
 def is_as_it_was(graph: CallGraph) -> bool:
     """Whether nobody has written, or given other memory to, what a call has met since it was over."""
@@ -117,21 +113,32 @@ def address_of(x: TensorBase) -> int:
     array = x._array
     aval: Aval = x._aval
     if array is not None and int(aval.offset) == 0 and array.base is None:
-        return int(number_at(id(array) + ARRAY_DATA, _INT64))
+        return word_at(id(array) + ARRAY_DATA)
     storage: StorageBase = x._storage
     return int(storage.addr)
 
 
 @eager_native
-def kept(graph: CallGraph, place: int, vid: Any) -> Any:
-    """The storage of a value that a call has kept; None: it is not where it is looked for."""
-    if place < 0:
+def address_kept(graph: CallGraph, place: int, vid: Any) -> int:
+    """Where a value lies that a call has kept; 0: it is not where it is looked for."""
+    found: Any = None
+    if place >= 0:
+        entered: list[Any] = graph.entered
+        if place + 2 < len(entered) and entered[place + 2] is vid:
+            found = entered[place + 1]
+    else:
+        if graph.room is not None:
+            parts: dict[Any, Any] = graph.parts
+            first = parts.get(vid)
+            if first is not None:
+                room: StorageBase = graph.room
+                return int(room.addr) + int(first)
         table: dict[Any, Any] = graph.table
-        return table.get(vid)
-    entered: list[Any] = graph.entered
-    if place + 2 >= len(entered) or entered[place + 2] is not vid:
-        return None
-    return entered[place + 1]
+        found = table.get(vid)
+    if found is None:
+        return 0
+    storage: StorageBase = found
+    return int(storage.addr)
 
 
 @eager_native
@@ -140,11 +147,10 @@ def fill(graph: CallGraph, program: CallProgram, grads: list[Any], bufs: int) ->
     own: tuple[Any, ...] = program.own
     at = 0
     while at < len(own):
-        found = kept(graph, int(own[at + 1]), own[at + 2])
-        if found is None:
+        address = address_kept(graph, int(own[at + 1]), own[at + 2])
+        if address == 0:
             return False
-        storage: StorageBase = found
-        poke(bufs, int(own[at]), int(storage.addr))
+        poke(bufs, int(own[at]), address)
         at += 3
     seeds: tuple[Any, ...] = program.seeds
     at = 0
@@ -188,12 +194,29 @@ def count_backward(is_summed: bool) -> None:
 
 
 @eager_native
+def free_in_room(graph: CallGraph, program: CallProgram, table: dict[Any, Any]) -> None:
+    """Let go of saved values that nothing asks for, and of the room once all in it are such, Note [Rooms]."""
+    parts: dict[Any, Any] = graph.parts
+    count = 0
+    for vid in program.freed:
+        if vid in parts:
+            count += 1
+        else:
+            take_out(table, vid)
+    if count == len(parts):
+        graph.room = None
+
+
+@eager_native
 def use_up(graph: CallGraph, program: CallProgram) -> None:
     """``CallGraph.use_up`` after a program."""
     graph.used = program.used
     table: dict[Any, Any] = graph.table
-    for vid in program.freed:
-        take_out(table, vid)
+    if graph.room is None:
+        for vid in program.freed:
+            take_out(table, vid)
+    else:
+        free_in_room(graph, program, table)
     entered: list[Any] = graph.entered
     for item in program.drops:
         place = int(item)
@@ -249,7 +272,7 @@ def put_sums(task: PlainRun, node: CallNode, program: CallProgram, adding: CallP
     at = 0
     while at < len(sums):
         found: TensorBase = sum_at(task, node, program, int(sums[at + 1]))
-        poke(bufs, int(sums[at]), int(number_at(id(found._array) + ARRAY_DATA, _INT64)))
+        poke(bufs, int(sums[at]), word_at(id(found._array) + ARRAY_DATA))
         at += 2
 
 
@@ -283,7 +306,7 @@ def run_call(task: PlainRun, node: CallNode, grads: list[Any]) -> Any:
         step.idle.append(record)
         return None
     for array in made:
-        poke(bufs, word, int(number_at(id(array) + ARRAY_DATA, _INT64)))
+        poke(bufs, word, word_at(id(array) + ARRAY_DATA))
         word += 1
     if adding is not None:
         put_sums(task, node, summed, program, bufs)
