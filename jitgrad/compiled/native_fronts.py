@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jitgrad.cpython.primitives import FRONTED, REMEMBERED
+from jitgrad.cpython.primitives import FRONTED, PURE, REMEMBERED
 from jitgrad.functions import _generated
 from jitgrad.functions.indexing import put_into
 from jitgrad.grad_mode import GradMode, no_grad
@@ -19,7 +19,7 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor import Tensor
 from jitgrad.tracer.front_hits import CallForm, FrontRow
 
-__all__ = ["all_fronts"]
+__all__ = ["all_fronts", "front_of"]
 
 Rows = list[tuple[Callable[..., Any], Any]]
 
@@ -31,7 +31,7 @@ _INPLACE_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "
 
 def all_fronts() -> Iterator[tuple[str, Rows]]:
     """Per front, the functions that it is installed in, with their rows."""
-    for name in sorted({name for name, *_ in FRONTED} - {REMEMBERED}):
+    for name in sorted({name for name, *_ in FRONTED} - {PURE, REMEMBERED}):
         yield name, [(function, row) for front, function, row in FRONTED if front == name]
     yield "call_backward", [(Tensor.backward, None)]
     yield "get_grad", [(_getter("grad"), None)]
@@ -45,7 +45,7 @@ def all_fronts() -> Iterator[tuple[str, Rows]]:
     tables: Any = _generated  # which is not annotated
     made = tables.FRONTS
     calls = [*((f, _row(f, _forms(row))) for f, kind, row in made if kind == "call"), *_others()]
-    yield "call", [*calls, *_remembered(calls), *_differentiating()]
+    yield "call", [*calls, *_remembered(calls), *_marked()]
     entropy = tables.PUBLIC["cross_entropy"]
     yield "cross_entropy", [(entropy, (tables.PUBLIC["nll_loss"], _remembering(entropy)))]
     yield "call_with_sizes", [(tables.METHODS[name], _packed(name)) for name in _PACKED]
@@ -100,14 +100,18 @@ def _remembering(function: Callable[..., Any]) -> FrontRow:
     return row
 
 
-def _differentiating() -> Rows:
-    """Rows of functions whose calls have a backward in them."""
-    made: Rows = []
-    for function in (function for name, function, _ in FRONTED if name == REMEMBERED):
-        row = FrontRow((), (), ())
-        row.function, row.differentiates = function, True
-        made.append((function, row))
-    return made
+def _marked() -> Rows:
+    """Rows of functions that are marked as such whose calls are remembered; of those that have a backward in them."""
+    return [front_of(*marked)[1] for marked in FRONTED if marked[0] in (PURE, REMEMBERED)]
+
+
+def front_of(name: str, function: Callable[..., Any], row: Any) -> tuple[str, tuple[Callable[..., Any], Any]]:
+    """(The front of a function that ``has_front`` has marked; the function and its row)."""
+    if name not in (PURE, REMEMBERED):
+        return name, (function, row)
+    made = FrontRow((), (), ())
+    made.function, made.differentiates = function, name == REMEMBERED
+    return "call", (function, made)
 
 
 def _row(function: Callable[..., Any], forms: tuple[Any, ...]) -> FrontRow:

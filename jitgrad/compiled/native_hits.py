@@ -16,12 +16,13 @@ Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_code import NativeCode
-from jitgrad.compiled.native_fronts import all_fronts
+from jitgrad.compiled.native_fronts import all_fronts, front_of
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
 from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_getattr_slot, put_in_slots
@@ -44,7 +45,7 @@ from jitgrad.cpython.native import (
     load_module,
     make_module,
 )
-from jitgrad.cpython.primitives import NATIVE, renew_versions
+from jitgrad.cpython.primitives import NATIVE, late_fronts, renew_versions
 from jitgrad.door import door
 from jitgrad.events import log
 from jitgrad.grad_mode import no_grad
@@ -147,10 +148,16 @@ def _install(code: NativeCode, driver_address: int) -> bool:
         type_runner(maker.cls).value = entries[f"maker_{maker.cls.__name__}"]
     for name, rows in all_fronts():
         put_fronts(entries[f"front_{name}"], rows)
+    late_fronts.append(partial(_put_late_front, entries))
     native_cell.is_installed = True
     switch_handler(state.handler)
     log("record", "native hits installed")
     return True
+
+
+def _put_late_front(entries: dict[str, int], *marked: Any) -> None:
+    name, row = front_of(*marked)
+    put_fronts(entries[f"front_{name}"], [row])
 
 
 def _number_stubs() -> list[NumberStub]:

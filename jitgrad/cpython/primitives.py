@@ -44,6 +44,7 @@ __all__ = [
     "NATIVE",
     "ONCE_PER_CALL",
     "OPTIMIZED",
+    "PURE",
     "REMEMBERED",
     "Raised",
     "activate",
@@ -69,6 +70,7 @@ __all__ = [
     "is_hashable",
     "is_word",
     "joined",
+    "late_fronts",
     "make_as_usual",
     "native",
     "new_handle",
@@ -150,23 +152,27 @@ def eager_apart(function: F) -> F:
     return function
 
 
-REMEMBERED = "remembered"
+REMEMBERED, PURE = "remembered", "pure"
 
 FRONTED: list[tuple[str, Callable[..., Any], Any]] = []
 """(name of a front, a function of Python that it is for, the row)."""
+late_fronts: list[Callable[[str, Callable[..., Any], Any], object]] = []
+"""Puts a front before a function whose module is imported once the fronts are in place; empty before that."""
 
 
 def has_front(name: str, row: Any = None) -> Callable[[F], F]:
     """Mark a Python function: from the first compile on, its callers call a native front first, Note [Native fronts].
 
     Args:
-        name: of a front of ``method_fronts.METHOD_FRONTS``; or ``REMEMBERED``: its calls are a backward and
-            operations, which are repeated whole, Note [Remembered calls].
+        name: of a front of ``method_fronts.METHOD_FRONTS``; or ``PURE``: its calls are operations, which are repeated
+            whole, Note [Remembered calls]; or ``REMEMBERED``: there is a backward among them.
         row: what it must know of the function.
     """
 
     def note(function: F) -> F:
         FRONTED.append((name, function, row))
+        for put in late_fronts:
+            put(name, function, row)
         return function
 
     return note

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.cpython.primitives import PURE, has_front
 from jitgrad.dtypes import DType, bfloat16, float64
 from jitgrad.functions import cat, empty, stack
 from jitgrad.functions.devices import lowered
@@ -186,14 +187,17 @@ class RNNBase(Module):
             if layer:
                 rows = self._dropped(_rows(steps))
             outputs = []
-            for index, run in enumerate((_forward, _backward)[:directions], layer * directions):
+            for is_back in (False, True)[:directions]:
+                index = layer * directions + is_back
                 w_input, w_hidden, b_input, b_hidden, *projection = self._weights(index)
                 gates, weights = F.linear(rows, w_input, b_input), (w_hidden, b_hidden, *projection)
                 if is_one_node(self.mode, gates, starts[index], weights, sizes):
-                    whole, end = run_as_node(self.mode, gates, starts[index], weights, run is _backward)
+                    whole, end = run_as_node(self.mode, gates, starts[index], weights, is_back)
                     found = [whole]
                 else:
-                    found, end = run(STEPS[self.mode], gates.split(sizes), starts[index], weights)
+                    parts = gates.split(sizes[0] if sizes[0] == sizes[-1] > 0 else sizes)
+                    made = _run_steps(self.mode, is_back, parts, starts[index], weights)
+                    found, end = list(made[: len(sizes)]), made[len(sizes) :]
                 outputs.append(found)
                 last.append(end)
             steps = _side_by_side(outputs, sizes) if self.bidirectional else outputs[0]
@@ -283,6 +287,19 @@ def _side_by_side(outputs: Sequence[Sequence[Any]], sizes: Sequence[int]) -> lis
     if len(outputs[0]) != len(outputs[1]):
         outputs = [found[0].split(sizes) if len(found) == 1 else found for found in outputs]
     return [cat(both, -1) for both in zip(*outputs, strict=True)]
+
+
+@has_front(PURE)
+def _run_steps(
+    mode: str, is_back: bool, steps: Sequence[Any], start: State, weights: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Outputs of all steps, and the state at the end, of one layer in one direction: a call that is remembered.
+
+    Its arguments have no views to be made, which depend on modes.
+    """
+    run = _backward if is_back else _forward
+    outputs, end = run(STEPS[mode], steps, start, weights)
+    return (*outputs, *end)
 
 
 def _forward(step: Step, steps: Sequence[Any], state: State, weights: Any) -> tuple[list[Any], State]:

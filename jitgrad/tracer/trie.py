@@ -35,7 +35,7 @@ __all__ = [
     "new_node",
 ]
 
-MAX_CALL_EVENTS = 64
+MAX_CALL_EVENTS = 1024
 """How many events a call that is remembered may have, see Note [Remembered calls]."""
 
 

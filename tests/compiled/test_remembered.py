@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 import jitgrad as jg
+from jitgrad import nn
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
+from jitgrad.cpython.primitives import PURE, has_front
 from jitgrad.functions import _generated
 from jitgrad.nn import functional as F
+from jitgrad.nn import recurrent
 from jitgrad.state import native_cell
 from jitgrad.tensor import Tensor
 from jitgrad.tracer.known_calls import KnownCall
@@ -391,6 +394,49 @@ def test_parts_of_one_memory_that_are_written(seed: int) -> None:
             step((copy[i : i + 4], copy[j : j + 4]), copy[k : k + 4])
         )
         assert whole.tolist() == copy.tolist()
+
+
+@needs_fronts
+def test_a_function_that_is_defined_later_has_its_front() -> None:
+    """As that of a module that is imported once native hits are in place."""
+    runs: list[int] = []
+
+    @has_front(PURE)
+    def blend(x: Any, y: Any) -> Any:
+        runs.append(1)
+        return (x * y).sin() + x.unsqueeze(0).sum(0)
+
+    step = jg.compile(lambda x, y: blend(x, y) * 2)
+    x, y = jg.randn(3), jg.randn(3)
+    wanted = blend(x, y) * 2
+    for _ in range(3):
+        assert jg.allclose(step(x, y), wanted)
+    runs.clear()
+    assert jg.allclose(step(x, y), wanted) and runs == []
+
+
+@needs_fronts
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_steps_of_a_recurrent_layer_are_one_call(kind: str, grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    name = kind if kind != "RNN" else "RNN_TANH"
+    one_step = recurrent.STEPS[name]
+
+    def counted(*args: Any) -> Any:
+        runs.append(1)
+        return one_step(*args)
+
+    monkeypatch.setitem(recurrent.STEPS, name, counted)
+    layer = getattr(nn, kind)(4, 3, bidirectional=True)
+    step, x = jg.compile(lambda x: layer(x)[0]), jg.randn(7, 2, 4)
+    with jg.set_grad_enabled(grad):
+        for _ in range(3):
+            assert jg.allclose(step(x), layer(x)[0], atol=1e-6)
+        runs.clear()
+        found = step(x)
+        assert runs == []
+    assert found.requires_grad is grad
 
 
 def test_modes_and_errors() -> None:
