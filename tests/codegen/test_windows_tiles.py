@@ -37,12 +37,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _run(product: Product, tile: tuple[int, int] | None, a: np.ndarray, b: np.ndarray, copy: bool = True) -> np.ndarray:
-    target, epilogue = host_target(), StoreEpilogue("float32")
-    spec = windows_spec(float32, product, "store", target)
+def _run(
+    product: Product, tile: tuple[int, int] | None, a: np.ndarray, b: np.ndarray, copy: bool = True,
+    dtype: DType = float32,
+) -> np.ndarray:  # fmt: skip
+    target, epilogue = host_target(), StoreEpilogue(dtype.name)
+    spec = windows_spec(dtype, product, "store", target)
     if tile:
         spec = replace(spec, rows=tile[0], vectors=tile[1], copy=copy)
-    out = np.zeros((product.images, product.m, product.n), np.float32)
+    out = np.zeros((product.images, product.m, product.n), dtype.np)
     own = epilogue.args(3, 0, product.m * product.n, product.n)
     words, units, _, _, tables = windows_launch(
         spec, product, Operand(1, 0, (0, 0, 0)), Operand(2, 0, (0, 0, 0)), own
@@ -117,6 +120,47 @@ def test_panels_are_read_in_place(rows: int, cost: int, monkeypatch: pytest.Monk
     patches = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3)).transpose(0, 1, 4, 5, 2, 3)
     expected = a.reshape(rows, -1) @ patches.reshape(IMAGES, CHANNELS * 9, -1).astype(np.float64)
     np.testing.assert_allclose(first, expected, atol=1e-4)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@pytest.mark.parametrize("dtype", [float32, float64])
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("halves", [2, 3, 5])
+def test_every_second_column_is_two_loads_and_a_shuffle(halves: int, rows: int, dtype: DType) -> None:
+    """Windows of stride 2 over an image that fills memory between unreadable pages: nothing beside it is read."""
+    width = windows_spec(dtype, FORWARD, "store", host_target()).width
+    columns = halves * (width // 2)
+    high, wide = 2 * rows + 1, 2 * columns + 1
+    plane = high * wide
+    product = Product(
+        IMAGES, 1, OUTS, rows * columns, CHANNELS * 9, 0, CHANNELS * plane, 0,
+        ((OUTS, CHANNELS * 9),), ((CHANNELS * 9, 1),), ((CHANNELS, plane), (3, wide), (3, 1)),
+        ((rows, 2 * wide), (columns, 2)),
+    )  # fmt: skip
+    assert windows_spec(dtype, product, "store", host_target()).b_unit == "halves"
+    rng = np.random.default_rng(halves)
+    values = rng.standard_normal(IMAGES * product.b_image).astype(dtype.np)
+    a = rng.standard_normal(OUTS * CHANNELS * 9).astype(dtype.np)
+    guarded = Guarded(-(-values.nbytes // mmap.PAGESIZE))
+    image = values.reshape(IMAGES, CHANNELS, high, wide)
+    patches = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3))[:, :, ::2, ::2]
+    patches = patches.transpose(0, 1, 4, 5, 2, 3)
+    expected = a.reshape(OUTS, -1) @ patches.reshape(IMAGES, CHANNELS * 9, -1).astype(np.float64)
+    for place in (guarded.low, guarded.high):
+        b = place(values.nbytes).view(dtype.np)
+        b[:] = values
+        first = _run(product, None, a, b, dtype=dtype)
+        np.testing.assert_allclose(first, expected, atol=1e-4)
+        for tile in TILES[32]:
+            assert _run(product, tile, a, b, dtype=dtype).tobytes() == first.tobytes(), tile
+
+
+def test_columns_that_break_inside_a_half_are_gathered() -> None:
+    width = windows_spec(float32, FORWARD, "store", host_target()).width
+    for columns in (width // 2 - 1, width // 2 + 2, 3):
+        digits = ((5, 200), (columns, 2))
+        product = FORWARD._replace(n=5 * columns, b_n=digits)
+        assert windows_spec(float32, product, "store", host_target()).b_unit == "runs"
 
 
 def test_which_panels_stay_where_they_are() -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES, passes
 from jitgrad.codegen.gemm.pack import transpose_block
+from jitgrad.codegen.gemm.shuffle import shuffle
 from jitgrad.codegen.gemm.spec import GEMM_ARGS, Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
 from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
@@ -124,6 +125,8 @@ def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) ->
             ks = b.op(f"getelementptr i64, ptr {arg['b_ks']}, i64 {k}")
             if spec.b_unit == "krun":
                 _copy_transposed(nest, panel, vector, to, ks, depth, panel.places[v][1])
+            elif spec.b_unit == "halves":
+                _copy_halves(nest, panel, vector, to, ks, depth)
             elif spec.segments:
                 _copy_segments(nest, panel, vector, to, ks, depth)
             else:
@@ -166,6 +169,18 @@ def _copy_segments(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, 
         for at, mask in parts:
             value = _masked_load(b, spec, nest.offset(at, offset), mask, value)
         _store_row(nest, panel, to, k, value)
+
+
+def _copy_halves(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str) -> None:
+    """A vector of each k: each half is every second element of a load, of which the last one may not be there."""
+    b, spec = nest.b, nest.spec
+    entry = nest.at(nest.arg["b_vectors"], vector.number, 16)
+    starts = [nest.offset(vector.b, _word(b, entry, str(i))) for i in range(2)]
+    mask = "<" + ", ".join(["i1 true"] * (spec.width - 1) + ["i1 false"]) + ">"
+    with b.loop("0", depth, hint="krow") as k:
+        offset = _word(b, ks, k)
+        halves = [_masked_load(b, spec, nest.offset(at, offset), mask, "zeroinitializer") for at in starts]
+        _store_row(nest, panel, to, k, shuffle(b, spec.scalar, *halves, spec.width, range(0, 2 * spec.width, 2)))
 
 
 def _masked_load(b: FnBuilder, spec: GemmSpec, at: str, mask: str, others: str) -> str:

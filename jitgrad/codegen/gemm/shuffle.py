@@ -1,6 +1,6 @@
 """Vector shuffles that map to one instruction each: concatenation, in-lane transposes, sums across lanes.
 
-Owns: ``concat``, ``transpose_lanes``, ``sum_each``.
+Owns: ``shuffle``, ``concat``, ``transpose_lanes``, ``sum_each``.
 Must not know: matrices.
 
 Two-source shuffles within 128-bit lanes (unpack, shuffle) and of whole lanes are single instructions on x86, where
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
-__all__ = ["concat", "sum_each", "transpose_lanes"]
+__all__ = ["concat", "shuffle", "sum_each", "transpose_lanes"]
 
 
 def shuffle(b: FnBuilder, scalar: str, x: str, y: str, width: int, order: Sequence[int]) -> str:

@@ -59,9 +59,9 @@ class GemmSpec:
         a_unit: which stride of A the text relies on: "k" (form "dot"), "m" (a transposed A: the elements of one k are
             side by side, and the next k is in another line, see Note [Lines ahead]), else "any": A is read one element
             at a time; "table": the same, at offsets from tables, see Note [Windows].
-        b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs" or "krun";
-            "panels": B lies in panels as wide as the tile, and the column stride is the distance of two panels divided
-            by their columns, see Note [Shared panels].
+        b_unit: which stride of B is 1: "n", "k" or "none"; or how a panel of windows is copied: "runs", "halves" or
+            "krun"; "panels": B lies in panels as wide as the tile, and the column stride is the distance of two panels
+            divided by their columns, see Note [Shared panels].
         epilogue_key: names the epilogue.
         rows, vectors: the register tile.
         copy: copy each panel of B to contiguous rows first, in several passes over K if it is long. Always so unless
