@@ -263,7 +263,7 @@ def _of_few(data: Any, dtype: DType | None) -> Any:
             return None
         kind = kinds.pop()
     array = _few_numbers(data, kind, dtype)
-    if array is None or array.shape != shape:
+    if array is None:
         return None
     return new_result(make_aval(shape, dtype or _dtype_of(kind)), array)
 

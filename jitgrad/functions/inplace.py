@@ -59,9 +59,6 @@ def _binary(name: str, op_name: str | None = None) -> Callable[..., Any]:
     return _named(method, name)
 
 
-_ADD, _SUB, _ADD_SCALED, _SUB_SCALED = (OPS[name] for name in ("add", "sub", "add_scaled", "sub_scaled"))
-
-
 def _late_binary(name: str) -> Callable[..., Any]:
     """Of an operation that is imported at its first use."""
 
@@ -97,20 +94,12 @@ def _write(op: Any, self: Any, *args: Any) -> Any:
 
 def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``self += alpha * other``."""
-    if alpha == 1:
-        door.apply_inplace(_ADD, (self,), self, other)
-    else:
-        door.apply_inplace(_ADD_SCALED, (self,), self, other, alpha)
-    return self
+    return _write(OPS["add"], self, other) if alpha == 1 else _write(OPS["add_scaled"], self, other, alpha)
 
 
 def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """``self -= alpha * other``."""
-    if alpha == 1:
-        door.apply_inplace(_SUB, (self,), self, other)
-    else:
-        door.apply_inplace(_SUB_SCALED, (self,), self, other, alpha)
-    return self
+    return _write(OPS["sub"], self, other) if alpha == 1 else _write(OPS["sub_scaled"], self, other, alpha)
 
 
 def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:

@@ -407,8 +407,10 @@ def _buffers(result: Tensor) -> dict[int, Any]:
 
 
 @pytest.mark.usefixtures("form")
-def test_a_used_graph_lets_go_of_what_it_has_saved() -> None:
-    function, w = jg.compile(lambda x: (x * w).tanh().exp().sum()), jg.ones(3, requires_grad=True)
+@pytest.mark.parametrize("saves", ["one", "several"])
+def test_a_used_graph_lets_go_of_what_it_has_saved(saves: str) -> None:
+    w = jg.ones(3, requires_grad=True)
+    function = jg.compile(lambda x: ((x * w).tanh() if saves == "one" else (x * w).tanh().exp()).sum())
     for _ in range(4):
         loss = function(jg.ones(3))
         own = (loss._storage, w._storage)
@@ -416,6 +418,26 @@ def test_a_used_graph_lets_go_of_what_it_has_saved() -> None:
         assert kept
         loss.backward()
         assert not [storage for storage in _buffers(loss).values() if storage in kept]
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_results_are_differentiated_one_by_one(order: tuple[int, ...]) -> None:
+    """Each backward uses up a part of what the call has saved."""
+    def plain(x: Tensor) -> tuple[Tensor, ...]:
+        return (x * w).tanh().exp().sum(), (x + w).sin().exp().sum(), ((x * w).cos() * x.exp()).tanh().sum()
+
+    function, w = jg.compile(plain), jg.ones(3, requires_grad=True)
+    for turn in range(5):
+        x, found = jg.arange(3.0) * 0.1 + turn, []
+        for results in (plain(x), function(x)):
+            grads = []
+            for nr in order:
+                w.grad = None
+                results[nr].backward()
+                grads.append(w.grad.numpy().copy())
+            found.append(grads)
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.usefixtures("form")
@@ -433,6 +455,31 @@ def test_a_graph_is_used_up(keep: bool) -> None:
             with pytest.raises(RuntimeError, match="backward through the graph a second time"):
                 y.backward(jg.ones(3))
             assert w.grad.tolist() == once.tolist()
+        w.grad = None
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("what", ["leaf", "argument", "result"])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_what_is_written_after_the_forward_is_refused(what: str, is_wrapped: bool) -> None:
+    """An optimizer's step between the two, say: no history tells of it."""
+    w = jg.full((3,), 0.5, requires_grad=True)
+
+    def plain(x: Tensor) -> Tensor:
+        return (x * w).tanh()
+
+    function = jg.compile(plain) if is_wrapped else plain
+    for turn in range(6):
+        x = jg.ones(3)
+        y = function(x)
+        with jg.no_grad():
+            if turn % 2:
+                {"leaf": w, "argument": x, "result": y}[what].mul_(0.5)
+        if turn % 2 and what != "leaf":
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+        else:
+            y.sum().backward()
         w.grad = None
 
 

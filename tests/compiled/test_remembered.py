@@ -439,6 +439,21 @@ def test_the_steps_of_a_recurrent_layer_are_one_call(kind: str, grad: bool, monk
     assert found.requires_grad is grad
 
 
+def test_two_names_of_one_memory_are_no_parts() -> None:
+    """A write through one of them is seen through the other, also where the calls before had two memories."""
+    def step(a: Any, b: Any) -> Any:
+        joined = jg.cat([a, b])
+        a.add_(1)
+        return joined, b * 1, jg.stack((b, a))
+
+    compiled = jg.compile(step)
+    for nr in range(12):
+        (a, b), (c, d) = ((jg.arange(4.0), jg.ones(4)) for _ in range(2))
+        if nr % 4 == 3:
+            b, d = a.detach(), c.detach()
+        assert _values(compiled(a, b)) == _values(step(c, d))
+
+
 def test_modes_and_errors() -> None:
     w = jg.ones(3, 2, requires_grad=True)
 

@@ -179,8 +179,8 @@ def _copy_halves(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, de
     mask = "<" + ", ".join(["i1 true"] * (spec.width - 1) + ["i1 false"]) + ">"
     with b.loop("0", depth, hint="krow") as k:
         offset = _word(b, ks, k)
-        halves = [_masked_load(b, spec, nest.offset(at, offset), mask, "zeroinitializer") for at in starts]
-        _store_row(nest, panel, to, k, shuffle(b, spec.scalar, *halves, spec.width, range(0, 2 * spec.width, 2)))
+        x, y = (_masked_load(b, spec, nest.offset(at, offset), mask, "zeroinitializer") for at in starts)
+        _store_row(nest, panel, to, k, shuffle(b, spec.scalar, x, y, spec.width, range(0, 2 * spec.width, 2)))
 
 
 def _masked_load(b: FnBuilder, spec: GemmSpec, at: str, mask: str, others: str) -> str:

@@ -250,7 +250,7 @@ def sum_at(task: PlainRun, node: CallNode, program: CallProgram, nr: int) -> Any
 def adding_form(task: PlainRun, node: CallNode, program: CallProgram) -> Any:
     """The form of a program that adds to the sums at the leaves, Note [Sums of calls]; None: it cannot be used here."""
     addends: tuple[Any, ...] = program.addends
-    if len(addends) == 0 or len(task.waiting) == 0 or task.create_graph or task.wanted is not None:
+    if len(addends) == 0 or len(task.waiting) == 0:
         return None
     for nr in addends:
         if sum_at(task, node, program, int(nr)) is None:

@@ -239,8 +239,7 @@ def run_upcoming(task: PlainRun) -> None:
     elif type(node) is CallNode:
         task.sources = None
         made = compute_call(task, upcoming, grads)
-        if task.wanted is None:
-            sources = task.sources
+        sources = task.sources
     else:
         made = compute(task, upcoming, grads)
         if task.keep_graph is False:
