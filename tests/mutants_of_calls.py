@@ -52,6 +52,11 @@ CALL_MUTANTS = [
          "codegen/test_windows_tiles.py::test_columns_that_break_inside_a_half_are_gathered"),
     ),
     *_in(
+        "codegen/llvm",
+        ("scratch.py", "{_NO_MEMORY}, ptr %bufs", "0, ptr %bufs",
+         "codegen/test_scratch.py::test_where_there_is_no_memory_nothing_is_written"),
+    ),
+    *_in(
         "functions",
         ("from_data.py", "    if array.dtype is not (int64 if kind is int else bool_).np:", "    if False:", _NUMBERS),
         ("from_data.py", "        if len(kinds) != 1 or math.prod(shape) > _FEW:\n",

@@ -12,7 +12,7 @@ In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module.
 #       copy B's panel            as much of it as the buffer holds
 #       for tile of rows:         rows past the end are read again from the last row, and not stored
 #         for k: A's elements, one by one, times B's vectors, into rows x vectors accumulators
-#         last pass: the epilogue; earlier ones: partial sums to the stack
+#         last pass: the epilogue; earlier ones: partial sums to memory
 # Where A is copied too, the passes are outside the panels: each begins with a copy of the unit's rows of A.
 # Columns past the end are masked out if the target has masks; else narrower tiles do them, at last one by one.
 # Example: [64, 784] x [784, 10] with 16 lanes is one panel of 10 columns under a mask; each tile of 8 rows keeps its
@@ -28,14 +28,15 @@ from dataclasses import replace
 from jitgrad.codegen.gemm.pack import emit_pack, emit_pack_rows
 from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, vector_masks
 from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
+from jitgrad.codegen.llvm.scratch import Scratch
 from jitgrad.codegen.llvm.text import FnBuilder
 
-__all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm", "passes"]
+__all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm", "open_scratch", "passes"]
 
 PACK_NBYTES = 40_000  # the copy of a panel of B, on the stack: it leaves room in the first cache for A's lines
-SUMS_NBYTES = 128 << 10  # the partial sums of a unit's rows, on the stack
+SUMS_NBYTES = 128 << 10  # the partial sums of a unit's rows, Note [Scratch memory]
 WIDE_SUMS_NBYTES = 768 << 10  # the same, for all panels of a unit
-PACK_ROWS_NBYTES = 384 << 10  # the copy of a unit's rows of A, on the stack
+PACK_ROWS_NBYTES = 384 << 10  # the copy of a unit's rows of A
 
 PanelBody = Callable[[Panel, str], None]
 """Writes what is done with a panel; the register is B's element [0, panel.col]."""
@@ -51,9 +52,9 @@ def emit_gemm(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
     b = FnBuilder(name)
     arg = {name: load_arg(b, i) for i, name in enumerate(_ARGS)}
     copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64") if spec.copy else ""
-    sums_nbytes = WIDE_SUMS_NBYTES if spec.copy_rows else SUMS_NBYTES
-    sums = b.op(f"alloca [{sums_nbytes} x i8], align 64") if spec.copy or looped(epilogue) else ""
-    row_copy = b.op(f"alloca [{PACK_ROWS_NBYTES} x i8], align 64") if spec.copy_rows else ""
+    scratch = open_scratch(b, spec, epilogue, arg)
+    sums = scratch.at if scratch is not None else ""
+    row_copy = b.op(f"getelementptr i8, ptr {sums}, i64 {WIDE_SUMS_NBYTES}") if spec.copy_rows else ""
     a, b_matrix = _operand(b, arg, "a"), _operand(b, arg, "b")
     epilogue.prepare(b)
     with b.loop("%begin", "%end", hint="unit") as unit:
@@ -68,7 +69,19 @@ def emit_gemm(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
             _emit_columns(
                 nest, here, start, end, lambda panel, at: emit_tiles(nest, panel, DepthPass(*once, at, arg["b_sk"]))
             )
+    if scratch is not None:
+        scratch.close()
     return b.finish()
+
+
+def open_scratch(b: FnBuilder, spec: GemmSpec, epilogue: Epilogue, arg: dict[str, str]) -> Scratch | None:
+    """Room for unfinished tiles: for one, or, with several passes, for all of a unit; and for copied rows of A."""
+    tile = spec.rows * spec.columns * spec.itemsize
+    if spec.copy_rows:
+        return Scratch(b, 0, WIDE_SUMS_NBYTES + PACK_ROWS_NBYTES, "true")
+    if not (spec.copy or looped(epilogue)):
+        return None
+    return Scratch(b, tile, SUMS_NBYTES, b.op(f"icmp ne i64 {arg['sums_stride']}, 0"))
 
 
 def _operand(b: FnBuilder, arg: dict[str, str], name: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES, passes
+from jitgrad.codegen.gemm.emit import PACK_NBYTES, open_scratch, passes
 from jitgrad.codegen.gemm.pack import transpose_block
 from jitgrad.codegen.gemm.shuffle import shuffle
 from jitgrad.codegen.gemm.spec import GEMM_ARGS, Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
@@ -50,7 +50,8 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
         if i > 2:
             arg[word] = b.op(f"getelementptr i64, ptr {tables}, i64 {arg[word]}")
     copy = b.op(f"alloca [{PACK_NBYTES} x i8], align 64") if spec.copy else ""
-    sums = b.op(f"alloca [{SUMS_NBYTES} x i8], align 64") if spec.copy or looped(epilogue) else ""
+    scratch = open_scratch(b, spec, epilogue, arg)
+    sums = scratch.at if scratch is not None else ""
     where = b.op(f"alloca [{24 * spec.vectors} x i8], align 8") if looped(epilogue) else ""
     a, b_base = _base(b, arg, "a"), _base(b, arg, "b")
     epilogue.prepare(b)
@@ -72,6 +73,8 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
                 _emit_passes(nest, panel, vectors, copy)
             else:
                 _emit_in_place(nest, panel, vectors)
+    if scratch is not None:
+        scratch.close()
     return b.finish()
 
 

@@ -10,7 +10,7 @@ import functools
 
 from jitgrad.dtypes import FLOATING, DType, known_dtypes
 
-__all__ = ["memory", "number", "of", "register", "short_steps", "steps", "suffix"]
+__all__ = ["memory", "number", "of", "register", "register_nbytes", "short_steps", "steps", "suffix"]
 
 _BY_NAME = {d.name: d for d in known_dtypes()}
 _OF_COMPUTE = {"bool": "i1", "int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
@@ -28,6 +28,11 @@ def of(name: str) -> DType:
 def register(name: str) -> str:
     """The element type in a register; a bool is one bit, a short dtype its compute dtype (``vmath.short``)."""
     return _REGISTER[name]
+
+
+def register_nbytes(name: str) -> int:
+    """What an element in a register takes in memory."""
+    return 8 if _REGISTER[name] in ("double", "i64") else 4
 
 
 def memory(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitgrad.codegen.llvm import dtype_text as dt
+from jitgrad.codegen.llvm.scratch import STACK_NBYTES, Scratch
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.loops.emit_instrs import InstrPrinter
@@ -51,6 +52,7 @@ class _NestPrinter:
         self.printer.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
         self.phases = split_phases(key, self.printer.deps, self.inner_bits)
         self.row_buffers: dict[int, str] = {}
+        self.scratch: Scratch | None = None
         self.tiles = Tiles(self.b, key, self.printer)
 
     # structure
@@ -75,6 +77,8 @@ class _NestPrinter:
             self._unit({place: digit for (place, _), digit in zip(places, own, strict=True)}, once)
             if counts:
                 digits[:] = self._counted_on(digits, places)
+        if self.scratch is not None:
+            self.scratch.close()
         return self.b.finish()
 
     def _places(self) -> list[tuple[int, int]]:
@@ -280,11 +284,18 @@ class _NestPrinter:
 
     # row buffers
     def _reserve_rows(self) -> None:
-        """Stack space for the values that later phases need again; in the entry block."""
+        """Room for the values that later phases need again; in the entry block."""
+        if not self.phases.kept:
+            return
+        count = self.key.width * (self.key.row_buffer // self.key.width + 1)
+        starts = [0]
         for n in self.phases.kept:
-            count = self.key.row_buffer // self.key.width + 1
-            kind = vector_type(self.key.width, dt.register(self.key.instrs[n].dtype))
-            self.row_buffers[n] = self.b.op(f"alloca [{count} x {kind}], align 64")
+            nbytes = count * dt.register_nbytes(self.key.instrs[n].dtype)
+            starts.append(-(-(starts[-1] + nbytes) // 64) * 64)
+        is_large = starts[-1] > STACK_NBYTES
+        self.scratch = Scratch(self.b, 0 if is_large else starts[-1], starts[-1], "true" if is_large else "false")
+        for n, start in zip(self.phases.kept, starts, strict=False):
+            self.row_buffers[n] = self.b.op(f"getelementptr i8, ptr {self.scratch.at}, i64 {start}")
 
     def _kept(self, scope: Scope, n: int) -> tuple[str, str, int]:
         """The type, address and alignment of instruction ``n``'s value at the current place of the row."""

@@ -77,7 +77,7 @@ class NestKey:
         instrs: in order.
         words: number of argument words.
         masked: whether every vector of the loop is masked, instead of a second copy of the loop's body for the rest.
-        row_buffer: elements of a row that fit a buffer on the stack, see Note [Phases]; 0 = rows are too long.
+        row_buffer: elements of a row that are kept at most, see Note [Phases]; 0 = rows are too long.
     """
 
     form: str

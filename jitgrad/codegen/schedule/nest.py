@@ -35,7 +35,7 @@ _BLOCK = 4096  # elements per unit of a plain loop
 _TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
 _TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
-_ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
+_ROW_BUFFERS = (1024, 8192)  # elements of a row that are kept between phases, see Note [Phases]
 _SCATTER_LANES = 64
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
@@ -131,7 +131,7 @@ def _assemble(
     words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
     key_instrs, own, count = laid_out(instrs, dims, body, len(words))
     row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
-    buffer = _ROW_BUFFER if 0 < row <= _ROW_BUFFER else 0
+    buffer = next((most for most in _ROW_BUFFERS if 0 < row <= most), 0)
     masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
     key = NestKey(form, len(units), len(seqs), width, chunked, key_instrs, count, buffer, masked)
     words += own
