@@ -31,6 +31,7 @@ PRIMITIVES: dict[Any, tuple[str, str, tuple[str, ...]]] = {
     primitives.call_inside: ("call_inside", "new", ("obj", "obj", "obj")),
     primitives.counter: ("fresh_counter", "new", ()),
     primitives.draw_to: ("draw_to", "none", ("int", "int", "obj", "int", "int")),
+    primitives.fresh_array: ("fresh_array", "new", ("obj", "obj")),
     primitives.is_hashable: ("is_hashable", "bool", ("obj",)),
     primitives.joined: ("joined", "new", ("obj", "obj")),
     primitives.packed_rest: ("pack_rest", "new", ("args", "int")),

@@ -16,9 +16,9 @@ __all__ = ["inside_text"]
 
 
 def inside_text(module: ModuleText) -> str:
-    """``advance``, ``array_over``, ``call_inside``, ``draw_to``, ``fresh_counter``, ``is_hashable``, ``joined``,
-    ``pack_rest``, ``word_at``: primitives."""
-    return _calls_text(module) + _words_text() + _array_over(module)
+    """``advance``, ``array_over``, ``call_inside``, ``draw_to``, ``fresh_array``, ``fresh_counter``, ``is_hashable``,
+    ``joined``, ``pack_rest``, ``word_at``: primitives."""
+    return _calls_text(module) + _words_text() + _array_over(module) + _fresh_array(module)
 
 
 def _calls_text(module: ModuleText) -> str:
@@ -171,6 +171,45 @@ done:
   ret ptr %made
 error:
   ret ptr null
+none:
+  %none.o = {module.object_word(None)}
+  call void @incref(ptr %none.o)
+  ret ptr %none.o
+}}"""
+
+
+def _fresh_array(module: ModuleText) -> str:
+    """``fresh_array``; null is an error. NumPy takes over a reference to the dtype."""
+    return f"""
+define internal ptr @fresh_array(ptr %kind, ptr %shape) nounwind {{
+entry:
+  %dims = alloca [{_MOST_DIMS} x i64]
+  %make = {module.api_word("PyArray_NewFromDescr")}
+  %is.unknown = icmp eq ptr %make, null
+  %at.count = getelementptr i8, ptr %shape, i64 {SIZE}
+  %count = load i64, ptr %at.count
+  %is.long = icmp ugt i64 %count, {_MOST_DIMS}
+  %is.left = or i1 %is.unknown, %is.long
+  br i1 %is.left, label %none, label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %more, %dim ]
+  %any = icmp slt i64 %i, %count
+  br i1 %any, label %dim, label %array
+dim:
+  %shapes = getelementptr i8, ptr %shape, i64 {ITEMS}
+  %at.n = getelementptr ptr, ptr %shapes, i64 %i
+  %o.n = load ptr, ptr %at.n
+  %n = call i64 @as_word(ptr %o.n)
+  %to.n = getelementptr i64, ptr %dims, i64 %i
+  store i64 %n, ptr %to.n
+  %more = add i64 %i, 1
+  br label %next
+array:
+  %class = {module.object_word(np.ndarray)}
+  %rank = trunc i64 %count to i32
+  call void @incref(ptr %kind)
+  %made = call ptr %make(ptr %class, ptr %kind, i32 %rank, ptr %dims, ptr null, ptr null, i32 0, ptr null)
+  ret ptr %made
 none:
   %none.o = {module.object_word(None)}
   call void @incref(ptr %none.o)

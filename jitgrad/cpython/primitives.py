@@ -62,6 +62,7 @@ __all__ = [
     "draw_to",
     "eager_apart",
     "eager_native",
+    "fresh_array",
     "has_front",
     "inlined",
     "install_driver",
@@ -282,6 +283,11 @@ def array_over(kind: Any, shape: tuple[int, ...], stride: tuple[int, ...], size:
         stride: in elements of ``size`` bytes.
         owner: becomes the array's ``base``; of an array, that which owns the memory.
     """
+    return None
+
+
+def fresh_array(kind: Any, shape: tuple[int, ...]) -> Any:
+    """``numpy.empty(shape, kind)``; None: to be made in another way, as Python has to."""
     return None
 
 

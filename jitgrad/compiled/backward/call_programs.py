@@ -25,6 +25,7 @@ from jitgrad.config import config
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.kernel import array_maker
+from jitgrad.runtime.eager.kernel_runs import arrays_by
 from jitgrad.runtime.engine.graph.call_node import CallProgram
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.tracer.graph import Instr, Segment
@@ -62,7 +63,7 @@ def call_program(
     found.keep = tuple(consts.values())
     found.first_output = 1 + len(words)
     found.made_avals = tuple([made[vid] for vid in outputs])
-    found.makes = tuple([array_maker(made[vid]) for vid in outputs])
+    found.makes = tuple([arrays_by(array_maker(made[vid])) for vid in outputs])
     found.slots = tuple([slot for slot, _ in step.step.scalars])
     found.sources = tuple([_source(r, outputs, nr in sums.values()) for nr, r in enumerate(program.results)])
     found.freed = used.freed

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from jitgrad.abi import RunRecord
 from jitgrad.cpython.primitives import (
     eager_apart,
     eager_native,
+    fresh_array,
     is_atomic,
     is_word,
     poke,
@@ -27,10 +31,48 @@ from jitgrad.cpython.primitives import (
 )
 from jitgrad.runtime.native.executor import LoadedStep
 
-__all__ = ["PYTHONS_RUNS", "RUNS", "ArrayKernel", "KernelRuns", "run_kernel", "run_step"]
+__all__ = ["PYTHONS_RUNS", "RUNS", "ArrayKernel", "FreshArrays", "KernelRuns", "arrays_by", "new_array", "run_kernel",
+           "run_step"]  # fmt: skip
 
 BAD_DATA = 1
 """A status word that is not 0; also where a number fits in no word: the rule knows what becomes of such numbers."""
+
+
+class FreshArrays:
+    """What makes arrays of one kind, row-major and of any contents: native code makes them itself.
+
+    Attributes:
+        kind: NumPy's dtype.
+        make: ``numpy.empty`` of these.
+        shape: of the arrays.
+    """
+
+    __slots__ = ("kind", "make", "shape")
+
+    kind: Any
+    make: Callable[[], Any]
+    shape: tuple[int, ...]
+
+    def __init__(self, make: partial[Any]) -> None:
+        self.make, (self.shape, self.kind) = make, make.args
+
+    def __call__(self) -> Any:
+        return self.make()
+
+
+def arrays_by(make: Callable[[], Any]) -> Callable[[], Any]:
+    """What native code makes arrays by, which ``array_maker`` has a maker of."""
+    return FreshArrays(make) if isinstance(make, partial) and make.func is np.empty else make
+
+
+@eager_native
+def new_array(make: Any) -> Any:
+    """``make()``."""
+    if type(make) is FreshArrays:
+        fresh: FreshArrays = make
+        found = fresh_array(fresh.kind, fresh.shape)
+        return fresh.make() if found is None else found
+    return make()
 
 
 class ArrayKernel:
@@ -51,7 +93,7 @@ class ArrayKernel:
     step: LoadedStep
 
     def __init__(self, step: LoadedStep, order: tuple[int, ...], numbers: tuple[int, ...], makes: Any) -> None:
-        self.step, self.order, self.numbers, self.makes = step, order, numbers, tuple(makes)
+        self.step, self.order, self.numbers, self.makes = step, order, numbers, tuple(map(arrays_by, makes))
 
     def run(self, operands: Sequence[Any]) -> list[Any] | None:
         """``run_kernel``, for any step and any numbers."""
@@ -121,7 +163,7 @@ def run_kernel(call: ArrayKernel, operands: tuple[Any, ...]) -> Any:
             return call.run(operands)
     made: list[Any] = []
     for make in call.makes:
-        made.append(make())
+        made.append(new_array(make))
     record: RunRecord = record_of(step)
     bufs: int = record.bufs_addr
     word = 1

@@ -25,7 +25,7 @@ from jitgrad.cpython.primitives import (
 from jitgrad.events import NATIVE_BACKWARDS, bump
 from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
-from jitgrad.runtime.eager.kernel_runs import fits, put, record_of, run_record
+from jitgrad.runtime.eager.kernel_runs import fits, new_array, put, record_of, run_record
 from jitgrad.runtime.engine.graph.call_node import CallNode, CallOutline, CallProgram, is_unlooked
 from jitgrad.runtime.engine.run.partial_sums import PartialSums, PlainRun
 from jitgrad.runtime.native.executor import LoadedStep
@@ -298,7 +298,7 @@ def run_call(task: PlainRun, node: CallNode, grads: list[Any]) -> Any:
         return None
     made: list[Any] = []
     for make in program.makes:
-        made.append(make())
+        made.append(new_array(make))
     record: RunRecord = record_of(step)
     bufs: int = record.bufs_addr
     word = int(program.first_output)
