@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from jitgrad.devices import CPU
 from jitgrad.door import door
 from jitgrad.dtypes import (
     INTEGER,
@@ -19,11 +20,14 @@ from jitgrad.dtypes import (
 from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import made_like, made_on
 from jitgrad.functions.from_data import finish
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.shapes import check_fits
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
+from jitgrad.runtime.eager.makings import MAKINGS, making_table
 from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
+from jitgrad.tracer.hits import MISSED
 
 __all__ = [
     "arange",
@@ -46,6 +50,7 @@ __all__ = [
 ]
 
 
+_known_makings: Any = LazyModule("jitgrad.functions.known_makings")
 _FULL, _ZEROS_LIKE, _ONES_LIKE = OPS["full"], OPS["zeros_like"], OPS["ones_like"]
 _ARANGE, _LINSPACE, _EYE = (OPS[n] for n in ("arange", "linspace", "eye"))
 
@@ -145,10 +150,24 @@ def _full_beside(self: Any, value: Any, size: tuple[int, ...], dtype: Any) -> An
     return made_on(self.device, _FULL, value, size, dtype) if made is None else made
 
 
+_NEW_ZEROS, _NEW_ONES = making_table(), making_table()
+
+
+def _like_before(function: Any, table: dict[Any, Any], dtype: DType, size: tuple[Any, ...]) -> Any:
+    """``function(*size, dtype=dtype)`` on the CPU; a small tensor is made as it was before, Note [Known makings]."""
+    args = (dtype, *size)
+    made = MAKINGS.make_again(table, args, {})
+    if made is not MISSED:
+        return made
+    return _known_makings.keep("", table, args, {}, function(*size, dtype=dtype, device=CPU))
+
+
 def new_zeros(
     self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Zeros with this tensor's dtype, on its device."""
+    if type(self) is tensor_class() and device is None and not requires_grad and self._aval.device is CPU:
+        return _like_before(zeros, _NEW_ZEROS, dtype or self._aval.dtype, size)
     made = _for_each_example(self, 0, ints(size), dtype or self.dtype, requires_grad)
     if made is not None:
         return made
@@ -160,6 +179,8 @@ def new_ones(
     self: Any, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Ones with this tensor's dtype, on its device."""
+    if type(self) is tensor_class() and device is None and not requires_grad and self._aval.device is CPU:
+        return _like_before(ones, _NEW_ONES, dtype or self._aval.dtype, size)
     made = _for_each_example(self, 1, ints(size), dtype or self.dtype, requires_grad)
     if made is not None:
         return made

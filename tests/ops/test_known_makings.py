@@ -329,3 +329,28 @@ def test_the_default_dtype_and_device_of_makings_with_options() -> None:
         assert jitgrad.logspace(0, 1, 2).device.type == jitgrad.full((2,), 1.0).device.type == "meta"
     assert jitgrad.full((2,), 1.0, device="meta").device.type == "meta"
     assert jitgrad.full((2,), 1.0, device="cpu").device.type == "cpu"
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "bool"])
+@pytest.mark.parametrize("name", ["new_zeros", "new_ones"])
+def test_new_tensors_beside_another(name: str, kind: str) -> None:
+    """They take the dtype of the tensor, whatever was made before of the same size, and are on the CPU like it."""
+    for size in ((3,), (2, 3), ((),), ([2, 2],), ((4,),), (0,), (40, 40)):
+        for options in ({}, {"dtype": "float64"}, {"dtype": "int64"}):
+
+            def make(lib: Any, size: Any = size, options: dict[str, str] = options) -> Any:
+                beside = lib.zeros(2, dtype=getattr(lib, kind))
+                return getattr(beside, name)(*size, **{n: getattr(lib, value) for n, value in options.items()})
+
+            check(make)
+
+
+def test_new_tensors_are_where_the_tensor_is() -> None:
+    x = jitgrad.ones(2)
+    for _ in range(CALLS):
+        x.new_zeros(3)
+    assert x.to("meta").new_zeros(3).device.type == "meta"
+    with jitgrad.device("meta"):
+        assert x.new_zeros(3).device.type == "cpu" and x.new_ones(4).device.type == "cpu"
+    assert x.new_zeros(3, device="meta").device.type == "meta"
+    assert x.new_zeros(3, requires_grad=True).requires_grad and not x.new_zeros(3).requires_grad
