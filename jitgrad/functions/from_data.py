@@ -212,11 +212,12 @@ def tensor(
         ValueError: for ragged sequences.
         RuntimeError: ``pin_memory=True``.
     """
+    if dtype is not None:
+        dtype = as_dtype(dtype)
     if type(data) in _FEW_KINDS and device is None and not pin_memory:
         made = _of_few(data, dtype)
         if made is not None:
             return finish(made, requires_grad)
-    dtype = as_dtype(dtype)
     if pin_memory:
         _MAKING.check_options("tensor", None, pin_memory)
     if isinstance(data, TensorBase):
