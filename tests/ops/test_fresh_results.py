@@ -66,7 +66,7 @@ def _facts(t: Any, F: Any, name: str) -> Any:
 
 
 NO_VIEWS = ("linear of a vector with a bias",)
-"""Views in PyTorch, of a product of one row that nobody else sees; results of their own here, as all others of it are."""
+"""Views in PyTorch, of a product of one row that nobody else sees; results of their own here, as most products are."""
 
 
 @pytest.mark.parametrize("name", RESULTS)
