@@ -114,13 +114,35 @@ _MOST_DIMS = 16
 _ALIGNED_AND_WRITEABLE = 0x0500
 
 
-def _array_over(module: ModuleText) -> str:
-    """``array_over``; null is an error. NumPy takes over a reference to the dtype, and one to the owner."""
-    given = "ptr %class, ptr %kind, i32 %rank, ptr %dims, ptr %steps, ptr %data, i32 {}, ptr null"
-    given = given.format(_ALIGNED_AND_WRITEABLE)
-    return f"""
-define internal ptr @array_over(ptr %kind, ptr %shape, ptr %stride, i64 %size, i64 %address, ptr %owner) nounwind {{
+_WORDS_OF = f"""
+define internal void @words_of(ptr %row, ptr %to, i64 %factor) nounwind {{
 entry:
+  %at.count = getelementptr i8, ptr %row, i64 {SIZE}
+  %count = load i64, ptr %at.count
+  %items = getelementptr i8, ptr %row, i64 {ITEMS}
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %more, %item ]
+  %any = icmp slt i64 %i, %count
+  br i1 %any, label %item, label %done
+item:
+  %from = getelementptr ptr, ptr %items, i64 %i
+  %o = load ptr, ptr %from
+  %n = call i64 @as_word(ptr %o)
+  %word = mul i64 %n, %factor
+  %at = getelementptr i64, ptr %to, i64 %i
+  store i64 %word, ptr %at
+  %more = add i64 %i, 1
+  br label %next
+done:
+  ret void
+}}"""
+"""The ints of a tuple, times a factor, as words."""
+
+
+def _rank_text(module: ModuleText) -> str:
+    """The first block of both: NumPy's function, and the rank; to ``none`` if that is beyond it, else to ``known``."""
+    return f"""entry:
   %dims = alloca [{_MOST_DIMS} x i64]
   %steps = alloca [{_MOST_DIMS} x i64]
   %make = {module.api_word("PyArray_NewFromDescr")}
@@ -129,32 +151,27 @@ entry:
   %count = load i64, ptr %at.count
   %is.long = icmp ugt i64 %count, {_MOST_DIMS}
   %is.left = or i1 %is.unknown, %is.long
-  br i1 %is.left, label %none, label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %more, %dim ]
-  %any = icmp slt i64 %i, %count
-  br i1 %any, label %dim, label %array
-dim:
-  %shapes = getelementptr i8, ptr %shape, i64 {ITEMS}
-  %at.n = getelementptr ptr, ptr %shapes, i64 %i
-  %o.n = load ptr, ptr %at.n
-  %n = call i64 @as_word(ptr %o.n)
-  %to.n = getelementptr i64, ptr %dims, i64 %i
-  store i64 %n, ptr %to.n
-  %strides = getelementptr i8, ptr %stride, i64 {ITEMS}
-  %at.s = getelementptr ptr, ptr %strides, i64 %i
-  %o.s = load ptr, ptr %at.s
-  %s = call i64 @as_word(ptr %o.s)
-  %step = mul i64 %s, %size
-  %to.s = getelementptr i64, ptr %steps, i64 %i
-  store i64 %step, ptr %to.s
-  %more = add i64 %i, 1
-  br label %next
-array:
+  br i1 %is.left, label %none, label %known
+none:
+  %none.o = {module.object_word(None)}
+  call void @incref(ptr %none.o)
+  ret ptr %none.o
+known:
+  call void @words_of(ptr %shape, ptr %dims, i64 1)
   %class = {module.object_word(np.ndarray)}
-  %data = inttoptr i64 %address to ptr
   %rank = trunc i64 %count to i32
-  call void @incref(ptr %kind)
+  call void @incref(ptr %kind)"""
+
+
+def _array_over(module: ModuleText) -> str:
+    """``array_over``; null is an error. NumPy takes over a reference to the dtype, and one to the owner."""
+    flags = _ALIGNED_AND_WRITEABLE
+    given = f"ptr %class, ptr %kind, i32 %rank, ptr %dims, ptr %steps, ptr %data, i32 {flags}, ptr null"
+    return f"""{_WORDS_OF}
+define internal ptr @array_over(ptr %kind, ptr %shape, ptr %stride, i64 %size, i64 %address, ptr %owner) nounwind {{
+{_rank_text(module)}
+  call void @words_of(ptr %stride, ptr %steps, i64 %size)
+  %data = inttoptr i64 %address to ptr
   %made = call ptr %make({given})
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %error, label %hold
@@ -171,10 +188,6 @@ done:
   ret ptr %made
 error:
   ret ptr null
-none:
-  %none.o = {module.object_word(None)}
-  call void @incref(ptr %none.o)
-  ret ptr %none.o
 }}"""
 
 
@@ -182,36 +195,7 @@ def _fresh_array(module: ModuleText) -> str:
     """``fresh_array``; null is an error. NumPy takes over a reference to the dtype."""
     return f"""
 define internal ptr @fresh_array(ptr %kind, ptr %shape) nounwind {{
-entry:
-  %dims = alloca [{_MOST_DIMS} x i64]
-  %make = {module.api_word("PyArray_NewFromDescr")}
-  %is.unknown = icmp eq ptr %make, null
-  %at.count = getelementptr i8, ptr %shape, i64 {SIZE}
-  %count = load i64, ptr %at.count
-  %is.long = icmp ugt i64 %count, {_MOST_DIMS}
-  %is.left = or i1 %is.unknown, %is.long
-  br i1 %is.left, label %none, label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %more, %dim ]
-  %any = icmp slt i64 %i, %count
-  br i1 %any, label %dim, label %array
-dim:
-  %shapes = getelementptr i8, ptr %shape, i64 {ITEMS}
-  %at.n = getelementptr ptr, ptr %shapes, i64 %i
-  %o.n = load ptr, ptr %at.n
-  %n = call i64 @as_word(ptr %o.n)
-  %to.n = getelementptr i64, ptr %dims, i64 %i
-  store i64 %n, ptr %to.n
-  %more = add i64 %i, 1
-  br label %next
-array:
-  %class = {module.object_word(np.ndarray)}
-  %rank = trunc i64 %count to i32
-  call void @incref(ptr %kind)
+{_rank_text(module)}
   %made = call ptr %make(ptr %class, ptr %kind, i32 %rank, ptr %dims, ptr null, ptr null, i32 0, ptr null)
   ret ptr %made
-none:
-  %none.o = {module.object_word(None)}
-  call void @incref(ptr %none.o)
-  ret ptr %none.o
 }}"""

@@ -209,8 +209,8 @@ def tensor(
 
     Raises:
         TypeError: for data that are not numbers.
-        ValueError: for ragged sequences.
-        RuntimeError: ``pin_memory=True``.
+        ValueError: for ragged sequences, and for integers of more than 64 bits where the dtype is one of integers.
+        RuntimeError: ``pin_memory=True``; a number that the dtype does not hold.
     """
     if dtype is not None:
         dtype = as_dtype(dtype)
