@@ -18,7 +18,8 @@ from jitgrad.tracer.keys import PENDING, VIEW
 __all__ = ["end_plan"]
 
 _PART_NBYTES = 1 << 14
-"""Larger values have memory of their own: rows of several that lie so far apart would meet in the same cache lines."""
+"""Larger values have memory of their own: side by side, their rows would begin at multiples of 4 KiB, and such rows
+share the same places of the first cache."""
 _ALIGNMENT = 64
 
 
@@ -43,7 +44,7 @@ def end_plan(recorder: Any, event: EndEvent, alive: list[Any]) -> EndPlan | None
     plan.holders = tuple(holders.get(vid, -1) for vid in outs)
     plan.is_pending = tuple(at >= 0 and event.assign[at] is PENDING for at in plan.holders)
     plan.numbers = tuple(slot for slot, _ in step.step.scalars)
-    # what is written is found where it was written to, and a window in what it looks at, see ``keep_windows``
+    # ``keep_windows`` gives these their storages: a written value that of its target, a window that of its base
     elsewhere = {*holders, *[vid for vid, _ in event.written], *[vid for vid, _ in event.windows]}
     plan.parts, plan.room_nbytes = _places_in_room(step.step.outputs, elsewhere)
     plan.offsets = tuple(plan.parts.get(vid, -1) for vid in outs)

@@ -16,7 +16,7 @@ Must not know: misses; how a plan is made (``compiled/end_plan.py``), what its p
 # A call whose graph escapes leaves what its backward reads: of a recurrent cell some ten vectors, which come and go
 # together. A storage for each costs more than the kernel that fills it. So small values that only the graph needs lie
 # side by side in one storage, the graph's ``room``, and its ``parts`` say where. The backward's program looks there
-# (``call_runs.py``). Whoever asks for the values one by one gets windows of the room (``CallGraph.unfold``).
+# (``call_runs.py``). Python code that needs a storage for each value gets windows of the room (``CallGraph.unfold``).
 """
 
 from __future__ import annotations
