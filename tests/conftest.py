@@ -119,14 +119,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20240607)
 
 
-@pytest.fixture(autouse=True)
-def _same_random_numbers() -> None:
-    """In every run and every order of tests: weights of layers, masks of dropout, and what NumPy and PyTorch draw."""
+def _seed() -> None:
     jitgrad.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """In every run and every order of tests: weights of layers, masks of dropout, and what NumPy and PyTorch draw."""
+    _seed()
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """A module that makes layers while it is imported makes the same ones in every run, too."""
+    if isinstance(collector, pytest.Module):
+        _seed()
 
 
 @pytest.fixture(scope="session", autouse=True)
