@@ -200,7 +200,7 @@ class NativeStep:
 
 @struct
 class EagerStep:
-    """One recorded operation that has no lowering: run by its NumPy rule. ``instr`` is a ``tracer.graph.Instr``."""
+    """One recorded operation that has no lowering: run by its NumPy rule. ``instr`` is the tracer's ``graph.Instr``."""
 
     instr: Any
     reason: str

@@ -24,13 +24,13 @@ from jitgrad.lazy import LazyModule
 from jitgrad.runtime.eager.direct import install_native
 from jitgrad.runtime.eager.kernel import install_kernels
 from jitgrad.state import anomaly, native_cell, state, switch_handler
-from jitgrad.tracer.call_graph import OPENED_COSTS
-from jitgrad.tracer.call_hits import OPENED_FROM, CallSite
-from jitgrad.tracer.history import History
-from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.hits.call_hits import OPENED_FROM, CallSite
 from jitgrad.tracer.recorder import Recorder
-from jitgrad.tracer.recorder_state import RUNNING, new_tid
-from jitgrad.tracer.trie import Trie
+from jitgrad.tracer.recording.call_graph import OPENED_COSTS
+from jitgrad.tracer.recording.history import History
+from jitgrad.tracer.recording.hot import HOT
+from jitgrad.tracer.recording.recorder_state import RUNNING, new_tid
+from jitgrad.tracer.recording.trie import Trie
 from jitgrad.user_line import PACKAGE, came_between
 
 # Note [New graphs]

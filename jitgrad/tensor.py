@@ -34,7 +34,7 @@ from jitgrad.runtime.engine.run.imperative import execution_engine
 from jitgrad.runtime.engine.run.request import input_tuple, make_grads
 from jitgrad.state import override_classes, plain_tensors, state
 from jitgrad.tensor_base import TensorBase, install_tensor_class, new_tensor
-from jitgrad.tracer.recorder_state import RUNNING, wait_for_memory
+from jitgrad.tracer.recording.recorder_state import RUNNING, wait_for_memory
 from jitgrad.tracer.shared_memory import Share
 from jitgrad.user_line import warn_of_cycle, warn_of_missing_grad, warn_of_number
 from jitgrad.version_counter import inference_tensors, is_inference, version_of

@@ -185,7 +185,7 @@ _link: list[Callable[[Any], None]] = []
 
 
 def install_link(link: Callable[[Any], None]) -> None:
-    """Let ``link(view)`` give a recorded view what it gets from its source. ``tracer/hits.py`` calls it once."""
+    """Let ``link(view)`` give a recorded view what it gets from its source. ``tracer/hits/hits.py`` calls it once."""
     _link[:] = [link]
 
 

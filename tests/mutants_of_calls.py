@@ -39,9 +39,9 @@ CALL_MUTANTS = [
     ),
     *_in(
         "tracer",
-        ("recall_hits.py", "if is_one or not allows_parts(recorder):", "if not allows_parts(recorder):",
+        ("hits/recall_hits.py", "if is_one or not allows_parts(recorder):", "if not allows_parts(recorder):",
          f"{_REMEMBERED}::test_two_names_of_one_memory_are_no_parts"),
-        ("entry_hits.py", "    if root.tid is recorder.tid and has_other_part(recorder, x):\n        meet_part",
+        ("hits/entry_hits.py", "    if root.tid is recorder.tid and has_other_part(recorder, x):\n        meet_part",
          "    if False and has_other_part(recorder, x):\n        meet_part",
          f"{_REMEMBERED}::test_parts_of_one_memory_that_are_written"),
     ),

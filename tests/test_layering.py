@@ -246,7 +246,7 @@ def test_the_threads_slot_is_switched_in_one_place(path: Path) -> None:
     """Note [One door]: ``switch_handler`` assigns ``state.handler``, its form for hits too, and nothing else does."""
     found = [ast.unparse(target) for target in _assigned(path)]
     slot = [text for text in found if text in ("state.handler", "thread.handler", "thread['handler']")]
-    owners = {"jitgrad.state": ["state.handler"], "jitgrad.tracer.call_hits": ["thread['handler']"]}
+    owners = {"jitgrad.state": ["state.handler"], "jitgrad.tracer.hits.call_hits": ["thread['handler']"]}
     assert slot == owners.get(_module_name(path), [])
 
 

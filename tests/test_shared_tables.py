@@ -20,7 +20,7 @@ from jitgrad.distributions import Normal, kl
 from jitgrad.ops import aval
 from jitgrad.runtime.devices import device_queue
 from jitgrad.serialization import allowed
-from jitgrad.tracer import recorder_state
+from jitgrad.tracer.recording import recorder_state
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted((ROOT / "jitgrad").rglob("*.py"))

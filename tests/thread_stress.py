@@ -21,7 +21,7 @@ from typing import Any
 
 import jitgrad as jg
 from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording.recorder_state import RUNNING
 from tests.threads import switching_often
 
 __all__ = ["SCENES", "Scene", "play"]

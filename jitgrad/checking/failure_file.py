@@ -18,8 +18,8 @@ import numpy as np
 
 from jitgrad.config import config
 from jitgrad.events import stats
-from jitgrad.tracer.graph import Segment, segment_text
-from jitgrad.tracer.history import EndEvent
+from jitgrad.tracer.recording.graph import Segment, segment_text
+from jitgrad.tracer.recording.history import EndEvent
 
 __all__ = ["write_failure", "write_refusal"]
 

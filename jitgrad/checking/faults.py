@@ -29,7 +29,7 @@ from jitgrad.checking.reference import evaluate, operands_of, run_rule, run_wide
 from jitgrad.checking.rounding import Difference, first_difference, noise_between, operation_noise
 from jitgrad.checking.segment_runs import SegmentRun, run_copy
 from jitgrad.ops.aval import make_aval
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 __all__ = ["Fault", "find_fault", "judge", "window_of"]
 

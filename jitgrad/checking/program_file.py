@@ -19,7 +19,7 @@ from jitgrad.checking.faults import Fault
 from jitgrad.checking.reference import what_is
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import Aval
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.tracer.recording.graph import Const, Instr
 
 __all__ = ["write_program"]
 

@@ -18,7 +18,7 @@ from jitgrad.compiled.interpret import compute
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.numpy_rule import run_numpy
 from jitgrad.runtime.eager.quiet import run_quietly
-from jitgrad.tracer.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
 
 __all__ = ["evaluate", "operands_of", "run_rule", "run_wide", "what_is", "where_is"]
 

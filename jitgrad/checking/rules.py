@@ -25,7 +25,7 @@ from jitgrad.checking.segment_runs import SegmentRun
 from jitgrad.compile import eager
 from jitgrad.functions.from_data import from_array_copy
 from jitgrad.ops.dispatch_hook import apply
-from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.recording.graph import Instr
 
 __all__ = ["wrong_rule"]
 

@@ -21,7 +21,7 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.aval import Aval, last_position, make_aval
 from jitgrad.probe import probe
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.recording.graph import Segment
 
 __all__ = ["SegmentRun", "SegmentWatch", "bytes_of", "laid_out", "observing", "run_copy", "watch_segments"]
 

@@ -40,7 +40,7 @@ from jitgrad.compile import CompiledFunction, eager
 from jitgrad.config import config
 from jitgrad.errors import JitgradError
 from jitgrad.runtime.eager.plan import plans
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.tracer.recording.graph import Const, Instr
 
 __all__ = ["Verification", "VerificationError", "VerifiedFunction", "VerifyReport", "verify"]
 

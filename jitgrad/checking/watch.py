@@ -25,7 +25,7 @@ from jitgrad.checking.segment_runs import SegmentWatch, bytes_of, laid_out, obse
 from jitgrad.errors import JitgradError
 from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.graph.current import current_node
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.recording.graph import Segment
 from jitgrad.user_line import user_line, warn_user
 
 __all__ = ["NonFiniteError", "watch_nan"]

@@ -15,7 +15,7 @@ from typing import Any
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.dtypes import float64, int64
-from jitgrad.tracer.graph import Const, RuntimeScalar
+from jitgrad.tracer.recording.graph import Const, RuntimeScalar
 
 __all__ = ["build"]
 

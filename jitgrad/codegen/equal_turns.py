@@ -17,8 +17,8 @@ from jitgrad.codegen.piece import Piece, has_lowering
 from jitgrad.codegen.turns.merge import Planned, merge
 from jitgrad.codegen.turns.split import Turn, split
 from jitgrad.events import bump, log
-from jitgrad.tracer.graph import Segment
-from jitgrad.tracer.renumbered import Renumbered
+from jitgrad.tracer.recording.graph import Segment
+from jitgrad.tracer.recording.renumbered import Renumbered
 
 __all__ = ["PlannedTurns", "link_turns", "plan_turns"]
 

@@ -28,7 +28,7 @@ from jitgrad.codegen.turns.merge import ScalarWord, SlotWord
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
 from jitgrad.events import bump, log
-from jitgrad.tracer.graph import RuntimeScalar, Segment
+from jitgrad.tracer.recording.graph import RuntimeScalar, Segment
 
 __all__ = ["Linker", "has_work", "lazy_text", "link"]
 

@@ -2,7 +2,7 @@
 
 Owns: ``Piece``, ``cut``, ``has_lowering``.
 Must not know: what the passes do.
-In: ``tracer.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
+In: ``tracer.recording.graph.Segment``. Out: pieces and ``abi.EagerStep``s, in order.
 
 # Note [Native pieces]
 # ~~~~~~~~~~~~~~~~~~~~
@@ -26,7 +26,7 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.ops.aval import Aval
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

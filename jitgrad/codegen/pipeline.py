@@ -2,7 +2,7 @@
 
 Owns: ``compile_segment``, ``PIPELINE``.
 Must not know: how programs are run, where buffers are.
-In: ``tracer.graph.Segment``. Out: ``abi.Program``.
+In: ``tracer.recording.graph.Segment``. Out: ``abi.Program``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
 from jitgrad.garbage import without_collections
 from jitgrad.ops.aval import contiguous_strides
-from jitgrad.tracer.graph import Segment, segment_text
+from jitgrad.tracer.recording.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 
 __all__ = ["PIPELINE", "Pass", "compile_segment", "plan_parts", "plan_segment"]

@@ -50,7 +50,7 @@ from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, LoopKernel,
 from jitgrad.dtypes import bool_
 from jitgrad.errors import CompileError
 from jitgrad.ops.aval import Aval
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.recording.graph import Segment
 
 __all__ = ["PROOF", "Proof", "VerifyError", "verify_piece", "verify_segment", "verify_step"]
 

@@ -39,18 +39,18 @@ from jitgrad.runtime.storage.memory import release_cached
 from jitgrad.runtime.storage.storage import Storage, root_of
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.call_graph import CallGraph
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.call_graph import CallGraph
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 if TYPE_CHECKING:
     from jitgrad.compiled.known_plans import KnownPlan
-    from jitgrad.tracer.renumbered import Renumbered
+    from jitgrad.tracer.recording.renumbered import Renumbered
 
 __all__ = ["backend"]
 
 _files: Any = LazyModule("jitgrad.checking.failure_file")
 _known_plans: Any = LazyModule("jitgrad.compiled.known_plans")  # the first plan brings it
-_renumbered: Any = LazyModule("jitgrad.tracer.renumbered")
+_renumbered: Any = LazyModule("jitgrad.tracer.recording.renumbered")
 
 Plans: TypeAlias = "MutableMapping[Any, KnownPlan]"
 """Of one function: key -> plan, see Note [Known plans]."""

@@ -28,8 +28,8 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.batch_hits import are_leaves, comes_back, moved
-from jitgrad.tracer.views_of_base import become_views_of_base
+from jitgrad.tracer.hits.batch_hits import are_leaves, comes_back, moved
+from jitgrad.tracer.recording.views_of_base import become_views_of_base
 
 __all__ = ["Batches"]
 

@@ -22,11 +22,11 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import split_args
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.front_hits import FrontRow, form_of
-from jitgrad.tracer.hits import MISSED
-from jitgrad.tracer.numbers import FITTED
+from jitgrad.tracer.hits.front_hits import FrontRow, form_of
+from jitgrad.tracer.hits.hits import MISSED
 from jitgrad.tracer.recorder import Recorder
-from jitgrad.tracer.shape_rules import out_avals_of
+from jitgrad.tracer.recording.numbers import FITTED
+from jitgrad.tracer.recording.shape_rules import out_avals_of
 
 __all__ = ["checked", "checked_front", "why_wrong"]
 

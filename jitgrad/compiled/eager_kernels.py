@@ -16,7 +16,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.runtime.eager.kernel import ArrayProgram, KernelRequest
 from jitgrad.runtime.native.executor import LoadedStep
-from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
+from jitgrad.tracer.recording.graph import Instr, RuntimeScalar, Segment
 
 __all__ = ["make_kernel", "make_step"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from jitgrad.abi import TimedRuns
 from jitgrad.compiled.run import LoadedProgram
-from jitgrad.tracer.end_hits import EndPlan
-from jitgrad.tracer.history import EndEvent
-from jitgrad.tracer.keys import PENDING, VIEW
+from jitgrad.tracer.hits.end_hits import EndPlan
+from jitgrad.tracer.recording.history import EndEvent
+from jitgrad.tracer.recording.keys import PENDING, VIEW
 
 __all__ = ["end_plan"]
 

@@ -17,8 +17,8 @@ from jitgrad.lazy import LazyModule
 from jitgrad.report.tables import Table
 from jitgrad.report.units import nbytes_text, share_text, time_text
 from jitgrad.structs import field, struct
-from jitgrad.tracer.graph import Instr, Segment, segment_text
-from jitgrad.tracer.history import EndEvent
+from jitgrad.tracer.recording.graph import Instr, Segment, segment_text
+from jitgrad.tracer.recording.history import EndEvent
 
 __all__ = ["Explanation", "explain"]
 

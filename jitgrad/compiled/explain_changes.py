@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.tracer.graph import Const, Instr
-from jitgrad.tracer.history import EndEvent, InputEvent
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.recording.graph import Const, Instr
+from jitgrad.tracer.recording.history import EndEvent, InputEvent
+from jitgrad.tracer.recording.trie import TrieNode
 
 __all__ = ["what_changed"]
 

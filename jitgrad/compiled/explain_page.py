@@ -11,7 +11,7 @@ import html
 from typing import Any
 
 from jitgrad.report.units import time_text
-from jitgrad.tracer.graph import segment_text
+from jitgrad.tracer.recording.graph import segment_text
 
 __all__ = ["page"]
 

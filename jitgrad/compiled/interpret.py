@@ -22,7 +22,7 @@ from jitgrad.runtime.eager.instr_runs import INSTR_RUNS
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
 from jitgrad.runtime.eager.plan import find_plan
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from jitgrad.user_line import let_through
 
 __all__ = ["compute", "replay", "run_without_kernels", "store"]

@@ -35,7 +35,7 @@ from jitgrad.ops.aval import Aval, last_position, make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 __all__ = ["KernelCost", "Peaks", "job_line", "job_words", "jobs_of", "kernel_costs", "kernel_labels", "peaks"]
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.structs import replaced
-from jitgrad.tracer.renumbered import Renumbered
+from jitgrad.tracer.recording.renumbered import Renumbered
 
 __all__ = ["KnownPlan"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jitgrad.abi import Program
-    from jitgrad.tracer.graph import Segment
+    from jitgrad.tracer.recording.graph import Segment
 
 __all__ = ["Codegen", "open_codegen"]
 

@@ -35,7 +35,7 @@ from jitgrad.runtime.eager.results import MAKERS, PYTHONS_MAKERS
 from jitgrad.runtime.engine.graph.call_node import join_call
 from jitgrad.runtime.engine.run import plain_graph
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 from jitgrad.user_line import let_through
 
 __all__ = ["install", "is_installed", "pythons_form"]

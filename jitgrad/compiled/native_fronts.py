@@ -1,7 +1,7 @@
 """Which functions of Python have native fronts, see Note [Native fronts].
 
 Owns: the list, but for functions marked by ``has_front``; the rows of functions that are not one line.
-Must not know: what a front does (``tracer/front_hits.py``, ``tracer/method_fronts.py``), where it is put.
+Must not know: what a front does (``tracer/hits/front_hits.py``, ``tracer/hits/method_fronts.py``), where it is put.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.storage.memory import free_lists
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tensor import Tensor
-from jitgrad.tracer.front_hits import CallForm, FrontRow
+from jitgrad.tracer.hits.front_hits import CallForm, FrontRow
 
 __all__ = ["all_fronts", "front_of"]
 

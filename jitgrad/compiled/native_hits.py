@@ -1,4 +1,4 @@
-"""Native hits: the functions of ``tracer/hits.py`` compiled, and put in place once.
+"""Native hits: the functions of ``tracer/hits/hits.py`` compiled, and put in place once.
 
 Owns: what is compiled, and what gets it: ``HOT``, ``door``, the number slots of Tensor's type, public functions.
 Must not know: the rules of a hit, an interpreter's objects (``jitgrad/cpython/`` knows them).
@@ -53,10 +53,10 @@ from jitgrad.locks import process_lock
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state, switch_handler
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer import hits, update_hits, write_hits
-from jitgrad.tracer.front_hits import OPERATION_FRONTS
-from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.method_fronts import METHOD_FRONTS, make_no_grad
+from jitgrad.tracer.hits import hits, update_hits, write_hits
+from jitgrad.tracer.hits.front_hits import OPERATION_FRONTS
+from jitgrad.tracer.hits.method_fronts import METHOD_FRONTS, make_no_grad
+from jitgrad.tracer.recording.hot import HOT
 
 __all__ = ["KEPT_SLOTS", "NUMBERS", "install"]
 

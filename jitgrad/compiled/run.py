@@ -18,9 +18,9 @@ from jitgrad.probe import probe
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import modes_in_use, state
-from jitgrad.tracer.graph import Const, Instr, Segment
-from jitgrad.tracer.history import EndEvent
-from jitgrad.tracer.keys import FRESH, PENDING, VIEW
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.history import EndEvent
+from jitgrad.tracer.recording.keys import FRESH, PENDING, VIEW
 from jitgrad.user_line import let_through
 from jitgrad.version_counter import new_version
 

@@ -14,7 +14,7 @@ from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.pipeline import plan_parts
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.compiled.kernel_costs import job_line, job_words, jobs_of
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.recording.graph import Segment
 
 __all__ = ["Stage", "Temporary", "stages_of"]
 

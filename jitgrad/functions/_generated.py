@@ -25,7 +25,7 @@ from jitgrad.runtime.eager.makings import MAKINGS as _makings
 from jitgrad.runtime.eager.makings import making_table as _making_table
 from jitgrad.state import override_classes as _overrides
 from jitgrad.tensor_base import TensorBase as _TensorBase
-from jitgrad.tracer.hits import MISSED as _MISSED
+from jitgrad.tracer.hits.hits import MISSED as _MISSED
 
 _no_options = {}
 _py_bool, _py_int, _py_isinstance, _py_len, _py_map = bool, int, isinstance, len, map

@@ -27,7 +27,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.devices.device import canonical
 from jitgrad.runtime.eager.makings import MAKINGS, making_table
 from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 __all__ = [
     "arange",

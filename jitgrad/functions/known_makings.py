@@ -19,7 +19,7 @@ from jitgrad.layouts import layout
 from jitgrad.runtime.eager.makings import MAKINGS, MOST, Making, making_table
 from jitgrad.state import state
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 __all__ = ["keep", "made_again"]
 

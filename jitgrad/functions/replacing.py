@@ -22,7 +22,7 @@ from jitgrad.runtime.engine.graph.copy_slices import check_writable
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_tensor
-from jitgrad.tracer.recorder_state import looks_at, sets_grad
+from jitgrad.tracer.recording.recorder_state import looks_at, sets_grad
 from jitgrad.version_counter import count_write, plain_version
 
 __all__ = ["REPLACING_METHODS", "check_new_grad", "move_memory", "swap_tensors"]

@@ -16,9 +16,9 @@ from jitgrad.events import bump, log
 from jitgrad.ops.table import Op
 from jitgrad.state import write_checks
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.history import DataEvent, OutsideEvent
-from jitgrad.tracer.keys import DATA, OUTSIDE
-from jitgrad.tracer.slots import fresh_handle, has_node, looks_refused
+from jitgrad.tracer.recording.history import DataEvent, OutsideEvent
+from jitgrad.tracer.recording.keys import DATA, OUTSIDE
+from jitgrad.tracer.recording.slots import fresh_handle, has_node, looks_refused
 from jitgrad.user_line import user_line
 from jitgrad.version_counter import version_of
 

@@ -16,29 +16,29 @@ from jitgrad.errors import ElsewhereError
 from jitgrad.ops.table import Op
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.aliases import Aliases, Stubs
-from jitgrad.tracer.call_hits import use_hits
 from jitgrad.tracer.detours import Detours
-from jitgrad.tracer.early_checks import EarlyChecks
-from jitgrad.tracer.entry import Entry
-from jitgrad.tracer.history import DetachEvent, LeafEvent, LookEvent, ReleaseEvent
-from jitgrad.tracer.hits import MISSED
-from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.keys import DETACHED_MARK, DTYPE, HOOKS, LEAF_MARK, RELEASED
-from jitgrad.tracer.numbers import is_number
-from jitgrad.tracer.operations import Operations
-from jitgrad.tracer.path import Path
+from jitgrad.tracer.hits.call_hits import use_hits
+from jitgrad.tracer.hits.hits import MISSED
+from jitgrad.tracer.misses.early_checks import EarlyChecks
+from jitgrad.tracer.misses.operations import Operations
+from jitgrad.tracer.misses.segment_end import SegmentEnd
+from jitgrad.tracer.misses.window_writes import WindowWrites
+from jitgrad.tracer.misses.writes import Writes
 from jitgrad.tracer.picks import Picks
-from jitgrad.tracer.recorder_state import RecorderState
-from jitgrad.tracer.segment_end import SegmentEnd
+from jitgrad.tracer.recording.aliases import Aliases, Stubs
+from jitgrad.tracer.recording.entry import Entry
+from jitgrad.tracer.recording.history import DetachEvent, LeafEvent, LookEvent, ReleaseEvent
+from jitgrad.tracer.recording.hot import HOT
+from jitgrad.tracer.recording.keys import DETACHED_MARK, DTYPE, HOOKS, LEAF_MARK, RELEASED
+from jitgrad.tracer.recording.numbers import is_number
+from jitgrad.tracer.recording.path import Path
+from jitgrad.tracer.recording.recorder_state import RecorderState
+from jitgrad.tracer.recording.trie import Trie
+from jitgrad.tracer.recording.version_counters import VersionCounters
 from jitgrad.tracer.shared_memory import share
-from jitgrad.tracer.trie import Trie
-from jitgrad.tracer.version_counters import VersionCounters
-from jitgrad.tracer.window_writes import WindowWrites
-from jitgrad.tracer.writes import Writes
 
 if TYPE_CHECKING:
-    from jitgrad.tracer.backend import Backend
+    from jitgrad.tracer.recording.backend import Backend
 
 __all__ = ["Recorder"]
 

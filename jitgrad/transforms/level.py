@@ -27,7 +27,7 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.numbers import is_number
+from jitgrad.tracer.recording.numbers import is_number
 
 __all__ = ["Level", "active_levels", "level", "without"]
 

@@ -99,12 +99,12 @@ PLANTED = [
     Planted("ops/pointwise.py", "g * (-0.5 * (out * out * out))", "g * (0.5 * (out * out * out))",
             "functions", "rsqrt"),
     # what the recorder finds: stale keys, wrong places
-    Planted("tracer/hits.py", "        return same(x, constant[0])\n", "        return True\n", "scaling", "mul"),
-    Planted("tracer/hits.py", "        if not same(params[i], args[count + i]):\n            return False\n",
+    Planted("tracer/hits/hits.py", "        return same(x, constant[0])\n", "        return True\n", "scaling", "mul"),
+    Planted("tracer/hits/hits.py", "        if not same(params[i], args[count + i]):\n            return False\n",
             "        if len(params) < 0:\n            return False\n", "summing", "sum_dim"),
     Planted("compiled/end_plan.py", "plan.numbers = tuple(slot for slot, _ in step.step.scalars)",
             "plan.numbers = tuple(step.step.scalars[0][0] for _ in step.step.scalars)", "classifier", "_adam_update"),
-    Planted("tracer/update_hits.py", "        recorder.scalars.append(number)\n",
+    Planted("tracer/hits/update_hits.py", "        recorder.scalars.append(number)\n",
             "        recorder.scalars.append(numbers[0])\n", "classifier", "_adam_update"),
 ]  # fmt: skip
 

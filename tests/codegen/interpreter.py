@@ -19,7 +19,7 @@ from jitgrad.codegen.scalars import array_loop
 from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
-from jitgrad.tracer.graph import Instr, RuntimeScalar, Segment
+from jitgrad.tracer.recording.graph import Instr, RuntimeScalar, Segment
 from tests.codegen.matrix_parts import matrix_parts
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])

@@ -14,7 +14,7 @@ from jitgrad.codegen.gemm import plan as products
 from jitgrad.codegen.schedule.alike import Alike
 from jitgrad.config import config
 from jitgrad.nn import functional as F
-from jitgrad.tracer import writes
+from jitgrad.tracer.misses import writes
 from tests.compiled.long_steps import collected, differentiated, written
 
 RNG = np.random.default_rng(0)

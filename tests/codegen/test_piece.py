@@ -13,7 +13,7 @@ from jitgrad.dtypes import float32
 from jitgrad.errors import CompileError
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import Op
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 AVAL = make_aval((4, 5), float32)
 

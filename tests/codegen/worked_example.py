@@ -18,7 +18,7 @@ from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.loops.emit_loops import print_kernel
 from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.schedule.kernel_ir import LoopKernel
-from jitgrad.tracer.history import EndEvent
+from jitgrad.tracer.recording.history import EndEvent
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "codegen.md"
 TARGET = Target("haswell", "+avx2,+fma", "x86_64-unknown-linux-gnu", 8, 16, True, True, False)

@@ -13,7 +13,7 @@ import jitgrad
 from jitgrad import Tensor, stats
 from jitgrad.compiled.batches import Batches
 from jitgrad.state import native_cell
-from jitgrad.tracer.entry import Entry
+from jitgrad.tracer.recording.entry import Entry
 
 
 def data() -> Tensor:

@@ -20,7 +20,7 @@ from jitgrad.compiled import run
 from jitgrad.compiled.backward import backward
 from jitgrad.config import config
 from jitgrad.garbage import without_collections
-from jitgrad.tracer import renumbered
+from jitgrad.tracer.recording import renumbered
 
 
 @pytest.fixture(autouse=True)

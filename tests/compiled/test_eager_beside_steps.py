@@ -13,8 +13,8 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
-from jitgrad.tracer import recorder_state
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording import recorder_state
+from jitgrad.tracer.recording.recorder_state import RUNNING
 from tests.thread_stress import SCENES, play
 from tests.threads import Pause
 

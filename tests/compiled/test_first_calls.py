@@ -18,7 +18,7 @@ from jitgrad.cpython.liveness import counts_references
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from tests.compiled.long_steps import chain, collected, differentiated, read, written
 
 

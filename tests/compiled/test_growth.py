@@ -18,10 +18,10 @@ import jitgrad as jg
 from jitgrad.config import config
 from jitgrad.nn import functional as F
 from jitgrad.ops.table import OPS
-from jitgrad.tracer.history import PlainEvent
-from jitgrad.tracer.operations import Operations
-from jitgrad.tracer.shape_rules import kind_key
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.misses.operations import Operations
+from jitgrad.tracer.recording.history import PlainEvent
+from jitgrad.tracer.recording.shape_rules import kind_key
+from jitgrad.tracer.recording.trie import TrieNode
 from jitgrad.user_line import LINES
 
 _SAME = ("depth", "ids", "is_simple", "is_view", "masks", "next_scalar", "next_vid", "op", "param_types", "params",

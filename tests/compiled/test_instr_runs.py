@@ -17,7 +17,7 @@ from jitgrad.ops.aval import make_aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.direct import here
 from jitgrad.runtime.eager.instr_runs import INSTR_RUNS
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.tracer.recording.graph import Const, Instr
 
 
 @pytest.fixture(params=["native", "Python's form"], autouse=True)

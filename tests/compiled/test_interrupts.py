@@ -20,7 +20,7 @@ import jitgrad as jg
 from jitgrad.runtime.storage import memory
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import native_cell, state
-from jitgrad.tracer.long_calls import stop_recording
+from jitgrad.tracer.misses.long_calls import stop_recording
 
 _WATCHED = ("jitgrad/tracer/", "jitgrad/compiled/", "jitgrad/compile.py", "jitgrad/dispatch.py", "test_interrupts.py")
 """With the step's own bytecodes: a warm call may run no others."""

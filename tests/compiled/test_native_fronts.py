@@ -26,10 +26,10 @@ from jitgrad.nn import functional as F
 from jitgrad.ops.table import OPS
 from jitgrad.state import native_cell, state
 from jitgrad.tensor import Tensor
-from jitgrad.tracer.front_hits import CallForm, FrontRow
-from jitgrad.tracer.hits import MISSED
-from jitgrad.tracer.hot import HOT
+from jitgrad.tracer.hits.front_hits import CallForm, FrontRow
+from jitgrad.tracer.hits.hits import MISSED
 from jitgrad.tracer.recorder import Recorder
+from jitgrad.tracer.recording.hot import HOT
 
 jitgrad.compile(lambda x: x + 1)(jitgrad.ones(2))  # installs them
 

@@ -16,8 +16,8 @@ from jitgrad.config import config
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.liveness import counts_references
 from jitgrad.state import native_cell
-from jitgrad.tracer.operations import Operations
-from jitgrad.tracer.writes import Writes
+from jitgrad.tracer.misses.operations import Operations
+from jitgrad.tracer.misses.writes import Writes
 
 HERE = Path(__file__).parent
 FILES = [HERE / "test_tracing.py", HERE / "test_storage.py", HERE / "test_decorator.py"]

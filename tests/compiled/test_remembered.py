@@ -20,7 +20,7 @@ from jitgrad.nn import functional as F
 from jitgrad.nn import recurrent
 from jitgrad.state import native_cell
 from jitgrad.tensor import Tensor
-from jitgrad.tracer.known_calls import KnownCall
+from jitgrad.tracer.hits.known_calls import KnownCall
 
 jg.compile(lambda x: x + 1)(jg.ones(2))  # installs native hits
 

@@ -13,7 +13,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.errors import OTHER_THREAD, STILL_RECORDED
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording.recorder_state import RUNNING
 from tests.threads import Pause, run_threads, switching_often
 
 

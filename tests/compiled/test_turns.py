@@ -11,7 +11,7 @@ import jitgrad as jg
 from jitgrad import nn, optim
 from jitgrad.config import config
 from jitgrad.nn import functional as F
-from jitgrad.tracer import writes
+from jitgrad.tracer.misses import writes
 
 MAKE: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda p: optim.SGD(p, lr=0.1),

@@ -10,7 +10,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta
-from jitgrad.tracer.operations import Operations
+from jitgrad.tracer.misses.operations import Operations
 
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "view": lambda x: x.view(-1),

@@ -16,7 +16,7 @@ from jitgrad.cpython.install import callables
 from jitgrad.cpython.native import Handles, layout_key, load_module, make_module
 from jitgrad.cpython.primitives import active, is_word
 from jitgrad.tensor_base import tensor_class
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 pytestmark = pytest.mark.skipif(not is_known_interpreter(), reason="native code is for known interpreters only")
 

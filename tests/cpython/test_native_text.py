@@ -10,9 +10,9 @@ from jitgrad.cpython import expressions
 from jitgrad.cpython.module_text import ModuleText, Unsupported
 from jitgrad.cpython.primitives import NATIVE, OPTIMIZED, native, refcount
 from jitgrad.cpython.translate import FunctionText
-from jitgrad.tracer import hits, search_hits
-from jitgrad.tracer.hits import Args  # noqa: F401  (the functions' annotations)
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.hits import hits, search_hits
+from jitgrad.tracer.hits.hits import Args  # noqa: F401  (the functions' annotations)
+from jitgrad.tracer.recording.trie import TrieNode
 
 PER_OPERATION = [hits.takes, hits.is_operand, hits.is_binary, hits.find_binary, hits.hit_binary, hits.handle_of,
                  hits.note_number, hits.fits, hits.find, hits.hit_apply, hits.operate, hits.through_door]  # fmt: skip

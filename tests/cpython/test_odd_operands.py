@@ -15,8 +15,8 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import direct, direct_writes
 from jitgrad.state import state
-from jitgrad.tracer import hits, update_hits, write_hits
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits import hits, update_hits, write_hits
+from jitgrad.tracer.hits.hits import MISSED
 
 ODD = ([], (), "x", None, object(), 1.5, 7, {}, jg.Tensor)
 

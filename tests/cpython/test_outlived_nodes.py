@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from jitgrad.tracer.trie import Trie
+from jitgrad.tracer.recording.trie import Trie
 
 
 class Event:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, BufferArg
 from jitgrad.codegen.schedule.loop_body import LoopBody, needed, with_stores
-from jitgrad.tracer.graph import RuntimeScalar
+from jitgrad.tracer.recording.graph import RuntimeScalar
 
 __all__ = ["Alike", "Outline", "outline_of"]
 

@@ -14,8 +14,8 @@ from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.turns.split import Turn
 from jitgrad.config import config
 from jitgrad.errors import CompileError
-from jitgrad.tracer.graph import Segment
-from jitgrad.tracer.renumbered import Renumbered
+from jitgrad.tracer.recording.graph import Segment
+from jitgrad.tracer.recording.renumbered import Renumbered
 
 __all__ = ["Planned", "ScalarWord", "SlotWord", "merge"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jitgrad.codegen.turns.find import TurnLoop
-from jitgrad.tracer.graph import Instr
+from jitgrad.tracer.recording.graph import Instr
 
 __all__ = ["Postponed", "postpone"]
 

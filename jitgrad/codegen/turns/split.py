@@ -8,8 +8,9 @@ In: a segment. Out: turns, in order; None if there is no loop in it.
 # ~~~~~~~~~~~~~~~~~~
 # A loop of 512 turns in a step leaves a segment of tens of thousands of instructions. To plan it costs a hundred
 # microseconds an instruction, though all turns are alike. So a long segment is split where its loops come round, each
-# part is renumbered (``tracer.renumbered``), and parts that are equal up to their ids are planned once. The launches of
-# the others are copies, with other places in memory (``merge.py``), and the whole is one native step as before.
+# part is renumbered (``tracer.recording.renumbered``), and parts that are equal up to their ids are planned once. The
+# launches of the others are copies, with other places in memory (``merge.py``), and the whole is one native step as
+# before.
 #   A part holds so many turns that ``PART`` instructions come together: products that are added up over the turns
 # (Note [Joined products]) and values that share a kernel are looked for inside a part.
 #   Values that one part makes and a later part reads lie in the arena, row-major. Views of them are not copied: a part
@@ -33,7 +34,7 @@ from jitgrad.codegen.turns.find import TurnLoop, find_loops
 from jitgrad.codegen.turns.postpone import postpone
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 __all__ = ["LONG", "PART", "Turn", "split"]
 

@@ -40,10 +40,10 @@ from jitgrad.runtime.engine.run.trace import Provisional, emit
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import anomaly, state, switch_handler
 from jitgrad.structs import struct
-from jitgrad.tracer.history import BackwardEvent, History, Returned, SparseSet
-from jitgrad.tracer.keys import BACKWARD, GRADS, HOOKED
-from jitgrad.tracer.recorder_state import RUNNING
-from jitgrad.tracer.slots import fresh_handle, input_kind
+from jitgrad.tracer.recording.history import BackwardEvent, History, Returned, SparseSet
+from jitgrad.tracer.recording.keys import BACKWARD, GRADS, HOOKED
+from jitgrad.tracer.recording.recorder_state import RUNNING
+from jitgrad.tracer.recording.slots import fresh_handle, input_kind
 from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, count_write
 

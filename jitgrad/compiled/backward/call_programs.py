@@ -28,7 +28,7 @@ from jitgrad.runtime.eager.kernel import array_maker
 from jitgrad.runtime.eager.kernel_runs import arrays_by
 from jitgrad.runtime.engine.graph.call_node import CallProgram
 from jitgrad.runtime.native.executor import LoadedStep
-from jitgrad.tracer.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Instr, Segment
 
 __all__ = ["add_form", "call_program", "places_of_sums"]
 

@@ -54,11 +54,11 @@ from jitgrad.runtime.engine.run.engine import engine
 from jitgrad.runtime.engine.run.trace import Provisional
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import new_tensor
-from jitgrad.tracer.graph import Instr, Segment
-from jitgrad.tracer.history import History, ViewStep
-from jitgrad.tracer.keys import END
-from jitgrad.tracer.recorder_state import new_tid
-from jitgrad.tracer.slots import fresh_handle
+from jitgrad.tracer.recording.graph import Instr, Segment
+from jitgrad.tracer.recording.history import History, ViewStep
+from jitgrad.tracer.recording.keys import END
+from jitgrad.tracer.recording.recorder_state import new_tid
+from jitgrad.tracer.recording.slots import fresh_handle
 from jitgrad.user_line import let_through
 
 __all__ = ["CallBackward", "GradTarget", "call_backward"]

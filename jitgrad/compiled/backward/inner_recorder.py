@@ -20,9 +20,9 @@ from jitgrad.runtime.eager.eager import split_args
 from jitgrad.runtime.engine.graph.current import current_node
 from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase, new_tensor
-from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
-from jitgrad.tracer.history import ViewStep
-from jitgrad.tracer.shape_rules import kind_of
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.recording.history import ViewStep
+from jitgrad.tracer.recording.shape_rules import kind_of
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import count_write
 

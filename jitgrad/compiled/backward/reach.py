@@ -12,7 +12,7 @@ from typing import Any
 from jitgrad.compiled.nodes.graph_nodes import ancestors
 from jitgrad.errors import ElsewhereError
 from jitgrad.structs import struct
-from jitgrad.tracer.history import History
+from jitgrad.tracer.recording.history import History
 
 __all__ = ["reached_leaves"]
 

@@ -37,9 +37,9 @@ from jitgrad.runtime.engine.run.input_buffer import accumulate
 from jitgrad.runtime.engine.run.request import BackwardRequest, fill_grads
 from jitgrad.runtime.engine.run.trace import is_active as is_traced
 from jitgrad.state import modes_in_use, state
-from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
-from jitgrad.tracer.history import History
-from jitgrad.tracer.slots import fresh_handle
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.recording.history import History
+from jitgrad.tracer.recording.slots import fresh_handle
 
 __all__ = ["NeedsNodesError", "can_sweep", "sweep"]
 

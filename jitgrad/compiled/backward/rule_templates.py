@@ -24,7 +24,7 @@ from jitgrad.compiled.backward.inner_recorder import InnerRecorder
 from jitgrad.dtypes import on_new_default
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.tracer.graph import Const, Instr
+from jitgrad.tracer.recording.graph import Const, Instr
 
 __all__ = ["Gradient", "NeedsNodesError", "Templates"]
 

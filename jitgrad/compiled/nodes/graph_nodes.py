@@ -21,9 +21,9 @@ from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, backwar
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable
 from jitgrad.state import anomaly
 from jitgrad.structs import struct
-from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
-from jitgrad.tracer.history import History
-from jitgrad.tracer.slots import fresh_handle, twin_of
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.recording.history import History
+from jitgrad.tracer.recording.slots import fresh_handle, twin_of
 from jitgrad.version_counter import count_write, remember_write
 
 __all__ = [

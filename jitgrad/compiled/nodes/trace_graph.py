@@ -30,9 +30,9 @@ from jitgrad.runtime.engine.graph.call_node import CallNode, join_call
 from jitgrad.runtime.engine.graph.node import NextEdge
 from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_saved
 from jitgrad.state import anomaly, modes_in_use, state
-from jitgrad.tracer.call_graph import OPENED_COSTS, CallGraph
-from jitgrad.tracer.history import History
-from jitgrad.tracer.slots import fresh_handle, twin_of
+from jitgrad.tracer.recording.call_graph import OPENED_COSTS, CallGraph
+from jitgrad.tracer.recording.history import History
+from jitgrad.tracer.recording.slots import fresh_handle, twin_of
 from jitgrad.version_counter import VERSION, version_of
 
 if TYPE_CHECKING:

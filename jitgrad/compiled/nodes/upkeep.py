@@ -41,9 +41,9 @@ from weakref import ref
 from jitgrad.compiled.nodes.graph_nodes import needs_and_plan
 from jitgrad.cpython.liveness import ONE_LOCAL, counts_references, references
 from jitgrad.ops.strided import COPY_SLICES
-from jitgrad.tracer.history import History, KeepEvent
-from jitgrad.tracer.hot import HOT
-from jitgrad.tracer.keys import KEEP
+from jitgrad.tracer.recording.history import History, KeepEvent
+from jitgrad.tracer.recording.hot import HOT
+from jitgrad.tracer.recording.keys import KEEP
 
 __all__ = ["Upkeep"]
 

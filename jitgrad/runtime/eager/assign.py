@@ -16,7 +16,7 @@ from jitgrad.runtime.eager.overlap import own_memory
 from jitgrad.runtime.engine.graph.overwrites import caught, note_write
 from jitgrad.state import modes_in_use, state, write_checks
 from jitgrad.tensor_base import TensorBase, tensor_class
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording.recorder_state import RUNNING
 from jitgrad.version_counter import VERSION, inference_tensors, is_inference
 
 __all__ = ["assign"]

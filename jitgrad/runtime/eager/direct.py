@@ -52,8 +52,8 @@ from jitgrad.runtime.eager.results import (
 )
 from jitgrad.state import autocasts, modes_in_use, override_classes, plain_tensors
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MISSED, Args
-from jitgrad.tracer.recorder_state import LATEST, RUNNING, RecorderState
+from jitgrad.tracer.hits.hits import MISSED, Args
+from jitgrad.tracer.recording.recorder_state import LATEST, RUNNING, RecorderState
 
 __all__ = ["apply_many", "apply_now", "apply_one", "apply_two", "ask_again", "first_of", "here", "here_if_eager",
            "install_native", "is_number", "kinds_of", "multiply_now", "operate_now", "tick"]  # fmt: skip

@@ -37,8 +37,8 @@ from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, remembe
 from jitgrad.runtime.engine.graph.overwrites import CAUGHT_AT_FIRST, caught, note_write
 from jitgrad.state import anomaly, modes_in_use, write_checks
 from jitgrad.tensor_base import TensorBase, new_result
-from jitgrad.tracer.hits import MISSED, Args
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.hits.hits import MISSED, Args
+from jitgrad.tracer.recording.recorder_state import RUNNING
 from jitgrad.version_counter import VERSION, inference_tensors
 
 __all__ = ["update_now", "write_now"]

@@ -38,7 +38,7 @@ from jitgrad.runtime.engine.graph.saved_variable import SavedVariable, pack_save
 from jitgrad.state import modes_in_use, state
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, new_result, new_tensor, new_view
-from jitgrad.tracer.recorder_state import RUNNING, looks_at
+from jitgrad.tracer.recording.recorder_state import RUNNING, looks_at
 from jitgrad.version_counter import VERSION
 
 __all__ = ["apply_eager", "apply_inplace_eager", "array_in_storage", "checked_plan", "make_view", "split_args"]

@@ -28,7 +28,7 @@ from jitgrad.runtime.eager.kernel import step_maker
 from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.structs import struct
-from jitgrad.tracer.graph import Const, Instr, RuntimeScalar, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
 
 __all__ = ["FusedRules", "RuleStep", "fuse"]
 

@@ -19,7 +19,7 @@ from jitgrad.runtime.eager.kernel_runs import run_kernel
 from jitgrad.runtime.eager.numpy_rule import is_own, own
 from jitgrad.runtime.eager.plan import EagerPlan, has_few, plans
 from jitgrad.runtime.eager.results import Here, constant_of, run_all
-from jitgrad.tracer.graph import Const, Instr, RuntimeScalar
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
 
 __all__ = ["INSTR_RUNS", "PYTHONS_INSTR_RUNS", "InstrRuns", "last_uses", "run_usual"]
 

@@ -37,7 +37,7 @@ from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
-from jitgrad.tracer.graph import Segment
+from jitgrad.tracer.recording.graph import Segment
 
 __all__ = [
     "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels",

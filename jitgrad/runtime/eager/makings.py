@@ -32,7 +32,7 @@ from jitgrad.ops.aval import Aval
 from jitgrad.runtime.eager.direct import apply_one, here_if_eager, tick
 from jitgrad.state import modes_in_use, state
 from jitgrad.tensor_base import new_result
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 __all__ = ["DRAWING", "DRAW_KERNEL", "MAKINGS", "MOST", "PYTHONS_MAKINGS", "Drawing", "Making", "draw_again",
            "make_again", "making_table"]  # fmt: skip

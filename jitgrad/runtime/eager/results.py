@@ -25,7 +25,7 @@ from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, edge_of
 from jitgrad.runtime.engine.graph.overwrites import caught
 from jitgrad.state import state
 from jitgrad.tensor_base import TensorBase, new_result
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 __all__ = ["MAKERS", "PYTHONS_MAKERS", "Here", "Makers", "array_of", "arrays_of", "constant_of", "edges_to", "graph_of",
            "join", "needs_grad", "result_of", "results_of", "run_all"]  # fmt: skip

@@ -51,7 +51,7 @@ from jitgrad.runtime.engine.graph.validate import is_expandable_to, sum_to_shape
 from jitgrad.state import modes_in_use, switch_handler
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase, new_tensor, tensor_class
-from jitgrad.tracer.recorder_state import new_tid
+from jitgrad.tracer.recording.recorder_state import new_tid
 from jitgrad.user_line import is_called_from_outside
 from jitgrad.version_counter import VERSION
 

@@ -5,7 +5,8 @@ Must not know: tensors, storages, NumPy.
 
 A training step asks for the same sizes over and over, so blocks are cached under the exact size that was asked for:
 one dict look-up and one list pop. Only ``take`` makes room among old sizes: a block is given back in the middle of
-anything, by native code where there is any (``tracer/method_fronts.py``), so ``give`` is a few steps without a search.
+anything, by native code where there is any (``tracer/hits/method_fronts.py``), so ``give`` is a few steps without
+a search.
 
 # Note [Staggered blocks]
 # ~~~~~~~~~~~~~~~~~~~~~~~

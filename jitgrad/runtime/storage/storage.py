@@ -122,7 +122,7 @@ class Storage(StorageBase):
 class StorageWindow(Storage):
     """The memory of another storage from some byte on: ``owner`` is that storage, which is no window itself.
 
-    ``tracer/batch_hits.py`` makes them, see Note [Batches of a data set].
+    ``tracer/hits/batch_hits.py`` makes them, see Note [Batches of a data set].
     """
 
     __slots__ = ()

@@ -34,7 +34,7 @@ from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, INVAL
 from jitgrad.runtime.engine.graph.node_hooks import HookDict, NodeHooks
 from jitgrad.state import state, without_overrides
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.recorder_state import RUNNING, sets_grad
+from jitgrad.tracer.recording.recorder_state import RUNNING, sets_grad
 
 __all__ = ["AccumulateGrad", "accumulator_of", "existing_accumulator", "gradient_edge"]
 

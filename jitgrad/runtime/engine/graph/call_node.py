@@ -18,8 +18,8 @@ from jitgrad.runtime.engine.graph.current import current
 from jitgrad.runtime.engine.graph.node import NextEdge, Node
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.call_graph import CallGraph
-from jitgrad.tracer.trie import TrieNode
+from jitgrad.tracer.recording.call_graph import CallGraph
+from jitgrad.tracer.recording.trie import TrieNode
 
 __all__ = ["CallNode", "CallOutline", "CallProgram", "OwnedGrads", "call_nodes_in_use", "is_unlooked", "join_call"]
 

@@ -32,8 +32,8 @@ from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.state import state
 from jitgrad.storage_base import StorageBase
 from jitgrad.tensor_base import TensorBase, new_result
-from jitgrad.tracer.call_graph import CallGraph
-from jitgrad.tracer.trie import Trie
+from jitgrad.tracer.recording.call_graph import CallGraph
+from jitgrad.tracer.recording.trie import Trie
 from jitgrad.version_counter import VERSION
 
 __all__ = ["is_plain_call", "run_call"]

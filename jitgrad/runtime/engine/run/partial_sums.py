@@ -20,7 +20,7 @@ from jitgrad.runtime.engine.graph.node import Node
 from jitgrad.runtime.engine.graph.validate import fit
 from jitgrad.runtime.engine.run.input_buffer import FEW, accumulate
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.hits import MISSED
+from jitgrad.tracer.hits.hits import MISSED
 
 __all__ = ["PartialSums", "PlainRun", "fitting", "merge_sums"]
 

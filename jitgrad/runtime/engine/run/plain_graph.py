@@ -50,7 +50,7 @@ from jitgrad.runtime.engine.run.plain_nodes import count_plain, find_senders, fi
 from jitgrad.runtime.engine.run.request import BackwardRequest, check_used, first_gradient, output_edge
 from jitgrad.state import anomaly, engine_watchers, modes_in_use, state
 from jitgrad.tensor_base import TensorBase
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording.recorder_state import RUNNING
 
 __all__ = ["PLAIN", "PYTHONS_FORM", "backward_plainly", "run_request"]
 

@@ -27,7 +27,7 @@ from jitgrad.runtime.engine.run.graph_task import GraphTask
 from jitgrad.runtime.engine.run.input_buffer import InputBuffer
 from jitgrad.runtime.engine.run.ready_queue import Entry
 from jitgrad.state import state
-from jitgrad.tracer.recorder_state import RUNNING
+from jitgrad.tracer.recording.recorder_state import RUNNING
 
 __all__ = ["merge", "run_alone"]
 
