@@ -7,9 +7,10 @@ Must not know: what they are used for.
 # ~~~~~~~~~~~~~~~~~~~~
 # A hit of the recorder (``tracer/hits/hits.py``) is written once, in a small part of Python: slotted objects, lists,
 # tuples, dictionaries, ints, ``if``, ``for``, ``while``. Python runs it as it is: before the first compile, on
-# interpreters whose objects native code does not know, and with ``JITGRAD_NATIVE_HITS=0``. ``translate.py`` makes
-# LLVM text of the same functions: a slot is a load at a known offset, a call of another such function a plain call, everything else a
-# call of the C API. So there is one source for each rule, and both forms run the whole test suite. Example:
+# interpreters whose objects native code does not know, and with ``JITGRAD_NATIVE_HITS=0``. ``translate.py`` makes LLVM
+# text of the same functions: a slot is a load at a known offset, a call of another such function a plain call,
+# everything else a call of the C API. So there is one source for each rule, and both forms run the whole test suite.
+# Example:
 #
 #     @native
 #     def is_leaf(x: TensorBase) -> bool:
