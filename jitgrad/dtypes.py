@@ -10,8 +10,9 @@ Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type
 # float16 and bfloat16, int32 for integers of 8 and 16 bits, the dtype itself for all others. An operation widens its
 # operands, computes, and rounds (or wraps) its result once, at its end: PyTorch's CPU kernels do the same. So a sum of
 # float16 is a float32 sum that is rounded once, and ``uint8`` wraps because what is stored is the low byte.
-# Eager rules: ``ops.compute.widened``, before the NumPy rule; NumPy's own integers wrap as they are. Kernels:
-# ``Builder.widened`` and ``Builder.cast``; no other primitive ever sees a short dtype but moves, loads and stores.
+# Eager rules: ``runtime/eager/numpy_rule.py`` widens before the NumPy rule; NumPy's own integers wrap as they are.
+# Kernels: ``Builder.widened`` and ``Builder.cast``; no other primitive ever sees a short dtype but moves, loads and
+# stores.
 # bfloat16 lies in NumPy arrays by way of ml_dtypes, which is imported when the first element is touched.
 """
 

@@ -180,12 +180,12 @@ def test_annotations_make_no_circle_either() -> None:
     TopologicalSorter(needs).prepare()
 
 
-@pytest.mark.parametrize("package", ["codegen", "compiled", "runtime", "tracer"])
+@pytest.mark.parametrize("package", ["codegen", "compiled", "ops", "runtime", "tracer"])
 def test_folders_have_no_circles(package: str) -> None:
-    """The folders of a package are its stages: what one imports does not import it."""
+    """The folders of a package are its stages: what one imports does not import it. The face of ``ops`` imports all."""
     stages: dict[str, set[str]] = {}
     for name, path in MODULES.items():
-        if name.split(".")[1:2] == [package]:
+        if name.split(".")[1:2] == [package] and name != "jitgrad.ops":
             folders = {_folder(target) for target in _depends_on(path)} - {_folder(name)}
             stages.setdefault(_folder(name), set()).update(f for f in folders if f.split(".")[1:2] == [package])
     TopologicalSorter(stages).prepare()

@@ -1,7 +1,7 @@
 """Forward-mode derivatives: dual tensors, as ``torch.autograd.forward_ad`` has them.
 
 Owns: the public level, making and unpacking dual tensors, PyTorch's messages.
-Must not know: what operations do to tangents (``transforms.dual``, ``ops.jvps``).
+Must not know: what operations do to tangents (``transforms.dual``, ``ops.tangents.jvps``).
 
 There is one public level at a time, as in PyTorch; ``func.jvp`` nests.
 """

@@ -15,7 +15,7 @@ from jitgrad.dtypes import from_numpy_dtype
 from jitgrad.errors import OTHER_THREAD, JitgradError
 from jitgrad.events import bump
 from jitgrad.ops.aval import Aval, make_aval, row_major
-from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.direct import here, tick
 from jitgrad.runtime.eager.instr_runs import INSTR_RUNS

@@ -23,7 +23,7 @@ from jitgrad.elementwise import numba_source
 from jitgrad.elementwise.evaluation import Family
 from jitgrad.elementwise.source_key import source_key
 from jitgrad.events import bump
-from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
+from jitgrad.ops.pointwise.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 

@@ -18,7 +18,7 @@ from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.functions.windows import is_whole
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.ops.window_ranges import parts
+from jitgrad.ops.windows.window_ranges import parts
 
 __all__ = [
     "adaptive_avg_pool",
@@ -79,7 +79,7 @@ def adaptive_avg_pool(x: Any, sizes: tuple[int, ...]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _parts_of(extents: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Any, Any]:
-    """(The parts of each dimension, what their sums are divided by), as ``ops.pooling`` takes them."""
+    """(The parts of each dimension, what their sums are divided by), as ``ops.windows.pooling`` takes them."""
     windows = tuple(map(parts, extents, sizes))
     if all(w.is_whole for w in windows):
         return windows, math.prod(w.taps for w in windows)

@@ -1,4 +1,4 @@
-"""Convolutions in one and three dimensions, and transposed ones, by way of the operations of ``ops/convolution.py``.
+"""Convolutions in one and three dimensions, and transposed ones, by way of ``ops/windows/convolution.py``.
 
 Owns: ``conv1d``, ``conv3d``, ``conv_transpose1d``, ``conv_transpose2d``, ``conv_transpose3d``.
 Must not know: modules, how a convolution runs.

@@ -24,7 +24,7 @@ from jitgrad.functions.from_data import tensor
 from jitgrad.functions.views import expand, reshape
 from jitgrad.layouts import Size
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.indexing.indexing import MAX_INDICES
 from jitgrad.ops.shapes import as_real, broadcast, check_fits, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager.assign import assign

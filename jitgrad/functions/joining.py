@@ -31,8 +31,8 @@ from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import check_allocatable, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import broadcast, wrap_dim
-from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
+from jitgrad.ops.views.splitting import check_parts
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
 

@@ -19,7 +19,7 @@ from jitgrad.functions.pointwise import where
 from jitgrad.functions.views import reshape
 from jitgrad.grad_mode import no_grad
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.normalization import channel_shape, check_channels, check_norm_dtypes
+from jitgrad.ops.layers.normalization import channel_shape, check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import refuse, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts, state

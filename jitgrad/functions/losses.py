@@ -14,7 +14,7 @@ from jitgrad.dtypes import FLOATING, WHOLE, int64, uint8
 from jitgrad.functions import pointwise
 from jitgrad.functions.devices import in_float32, to
 from jitgrad.functions.views import reshape, reshape_result
-from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
+from jitgrad.ops.layers.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import broadcast, numel, refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
 from jitgrad.state import autocasts

@@ -20,7 +20,7 @@ from jitgrad.functions.activation import logsigmoid, softplus
 from jitgrad.functions.devices import in_float32, moved
 from jitgrad.functions.distances import pairwise_distance, raised
 from jitgrad.functions.windows import kept
-from jitgrad.ops.losses import check_no_complex_target, check_reduction, old_reduction
+from jitgrad.ops.layers.losses import check_no_complex_target, check_reduction, old_reduction
 from jitgrad.ops.shapes import refuse
 from jitgrad.state import autocasts
 

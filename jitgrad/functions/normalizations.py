@@ -12,7 +12,7 @@ from jitgrad.door import door
 from jitgrad.dtypes import COMPLEX_DTYPES, WHOLE, float32, int64
 from jitgrad.functions.joining import pad
 from jitgrad.functions.layers import batch_norm
-from jitgrad.ops.normalization import check_channels, check_norm_dtypes
+from jitgrad.ops.layers.normalization import check_channels, check_norm_dtypes
 from jitgrad.ops.shapes import numel, refuse
 from jitgrad.ops.table import OPS
 

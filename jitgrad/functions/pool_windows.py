@@ -15,7 +15,7 @@ from jitgrad.dtypes import COMPLEX_DTYPES, bool_
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.shapes import refuse
 from jitgrad.ops.table import OPS
-from jitgrad.ops.window_ranges import Ranges, sliding
+from jitgrad.ops.windows.window_ranges import Ranges, sliding
 
 __all__ = ["avg_pool_over", "max_pool_over"]
 
@@ -146,7 +146,7 @@ def avg_pool_over(
 
 @lru_cache(maxsize=1024)
 def _counted(windows: tuple[Ranges, ...], count_include_pad: bool) -> Any:
-    """What sums are divided by, see ``ops.pooling``: one number where all windows have as many elements."""
+    """What sums are divided by, see ``ops.windows.pooling``: one number where all windows have as many elements."""
     bounds = tuple((w.low, w.extent - w.low) if count_include_pad else (0, w.extent) for w in windows)
     are_full = [
         first <= w.low and (w.out - 1) * w.num + w.high <= end

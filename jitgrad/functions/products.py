@@ -26,7 +26,7 @@ from jitgrad.functions.scattering import scatter_reduce
 from jitgrad.functions.views import as_strided
 from jitgrad.ops import shapes
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.normalization import check_norm_dtypes
+from jitgrad.ops.layers.normalization import check_norm_dtypes
 from jitgrad.ops.shapes import numel as count_of
 from jitgrad.ops.shapes import refuse, wrap_dim
 from jitgrad.tensor_base import TensorBase

@@ -24,7 +24,7 @@ from jitgrad.functions.precision import outside_autocast
 from jitgrad.functions.windows import is_whole, kept
 from jitgrad.ops.shapes import refuse, torch_dtype_name
 from jitgrad.ops.table import OPS
-from jitgrad.ops.upsampling import taps_of
+from jitgrad.ops.windows.upsampling import taps_of
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]

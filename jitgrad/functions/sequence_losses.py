@@ -1,6 +1,6 @@
 """Losses of sequences: ``ctc_loss``.
 
-Owns: its signature and reductions; the sums over paths are in ``ops/ctc.py``.
+Owns: its signature and reductions; the sums over paths are in ``ops/layers/ctc.py``.
 Must not know: modules. Imported late, by ``nn.functional``.
 """
 
@@ -15,7 +15,7 @@ from jitgrad.dtypes import COMPLEX_DTYPES, HALVES, WHOLE
 from jitgrad.functions.devices import moved
 from jitgrad.functions.from_data import from_array_copy
 from jitgrad.functions.precision import float32_in_autocast
-from jitgrad.ops.losses import check_reduction
+from jitgrad.ops.layers.losses import check_reduction
 from jitgrad.ops.shapes import refuse
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase

@@ -19,9 +19,9 @@ from jitgrad.functions.from_data import tensor
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, is_dense, make_aval
 from jitgrad.ops.shapes import wrap_dim
-from jitgrad.ops.splitting import check_parts
 from jitgrad.ops.table import OPS
-from jitgrad.ops.views import infer_shape, view_strides
+from jitgrad.ops.views.splitting import check_parts
+from jitgrad.ops.views.views import infer_shape, view_strides
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once

@@ -15,7 +15,7 @@ from jitgrad.functions import empty
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.linalg.systems import first_bad, same_batch
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.linalg.linear_systems import check_square
 from jitgrad.ops.table import OPS
 
 __all__ = [

@@ -11,7 +11,7 @@ from jitgrad.dtypes import HALVES, int32
 from jitgrad.errors import LinAlgError
 from jitgrad.linalg.systems import same_batch
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.linalg.linear_systems import check_square
 from jitgrad.ops.shapes import refuse
 
 __all__ = ["ldl_factor", "ldl_factor_ex", "ldl_solve"]

@@ -14,9 +14,9 @@ from jitgrad.functions import matmul, roll
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.ranges import powers
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.linalg.linear_systems import check_square
+from jitgrad.ops.linalg.vector_products import check_cross
 from jitgrad.ops.shapes import check_same_dtype
-from jitgrad.ops.vector_products import check_cross
 from jitgrad.state import autocasts
 
 __all__ = ["cross", "det", "diagonal", "matrix_exp", "matrix_power", "multi_dot", "slogdet", "vander", "vecdot"]

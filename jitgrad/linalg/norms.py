@@ -11,7 +11,7 @@ from jitgrad.dtypes import finfo
 from jitgrad.functions import full, maximum, vector_norm, where
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import check_square
+from jitgrad.ops.linalg.linear_systems import check_square
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.tensor_base import TensorBase
 

@@ -14,7 +14,7 @@ from jitgrad.errors import LinAlgError
 from jitgrad.functions import empty, where
 from jitgrad.functions.precision import float32_in_autocast
 from jitgrad.ops.dispatch_hook import call
-from jitgrad.ops.linear_systems import NOT_INVERTED, NOT_SOLVED, check_square, first_bad_of
+from jitgrad.ops.linalg.linear_systems import NOT_INVERTED, NOT_SOLVED, check_square, first_bad_of
 from jitgrad.ops.shapes import broadcast, wrap_dim
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase

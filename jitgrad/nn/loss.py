@@ -9,7 +9,7 @@ from typing import Any
 
 from jitgrad.nn import functional as F
 from jitgrad.nn.module import Module
-from jitgrad.ops.losses import old_reduction
+from jitgrad.ops.layers.losses import old_reduction
 from jitgrad.tensor import Tensor
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 Sources: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; Loshchilov and Hutter, "Decoupled Weight
 Decay Regularization", 2019; Reddi et al., "On the Convergence of Adam and Beyond", 2018 (amsgrad). The formulas are in
-``ops/optimizers.py``; see Note [Updates in a trace].
+``ops/layers/optimizers.py``; see Note [Updates in a trace].
 """
 
 from __future__ import annotations

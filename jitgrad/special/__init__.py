@@ -33,7 +33,7 @@ from jitgrad.functions import softmax as _softmax
 from jitgrad.functions.checked import check_arguments
 from jitgrad.functions.gamma_products import igamma, igammac, mvlgamma
 from jitgrad.functions.outputs import takes_out
-from jitgrad.ops.bessel_functions import BESSEL
+from jitgrad.ops.pointwise.bessel_functions import BESSEL
 from jitgrad.ops.table import OPS
 from jitgrad.tensor_base import TensorBase
 

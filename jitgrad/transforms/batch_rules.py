@@ -15,11 +15,11 @@ from jitgrad.dtypes import int64
 from jitgrad.functions import matmul
 from jitgrad.ops.aval import contiguous_strides
 from jitgrad.ops.dispatch_hook import apply, call
-from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
-from jitgrad.ops.families import POINTWISE
-from jitgrad.ops.indexing import MAX_INDICES
+from jitgrad.ops.indexing.indexing import MAX_INDICES
+from jitgrad.ops.pointwise.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.shapes import numel, wrap_dim, wrap_dims
 from jitgrad.ops.table import OPS, Op
+from jitgrad.ops.tangents.families import POINTWISE
 
 __all__ = ["RULES", "BatchUse"]
 

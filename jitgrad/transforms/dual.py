@@ -1,7 +1,7 @@
 """Forward mode: a level at which tensors have tangents.
 
 Owns: ``DualLevel``: where tangents are kept, what operations and in-place writes do to them.
-Must not know: the rules (``ops.jvps``), the public functions.
+Must not know: the rules (``ops.tangents.jvps``), the public functions.
 In: operations. Out: the same operations one level down, and the tangents of their results.
 
 A tangent belongs to a value, and a value may have several handles: besides the tensor itself, what a Node saved of it.
@@ -25,8 +25,8 @@ from jitgrad.grad_mode import enable_grad
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.dispatch_hook import call, filled
-from jitgrad.ops.jvps import JVPS, Use, add, fitted
 from jitgrad.ops.table import OPS, Op
+from jitgrad.ops.tangents.jvps import JVPS, Use, add, fitted
 from jitgrad.runtime.eager.eager import check_inplace, split_args
 from jitgrad.runtime.eager.plan import find_plan
 from jitgrad.runtime.engine.graph.copy_slices import is_in_graph
@@ -63,7 +63,7 @@ def jvp_rule(op: Op) -> Any:
     return JVPS.get(op, by_transposition)
 
 
-_FORMS = LazyModule("jitgrad.ops.complex_forms")
+_FORMS = LazyModule("jitgrad.ops.complex.complex_forms")
 
 
 def _is_complex(x: Any) -> bool:

@@ -15,8 +15,8 @@ from jitgrad.codegen.scalars.family import scalar_function
 from jitgrad.dtypes import bool_, float32, float64, int64
 from jitgrad.elementwise.evaluation import Family
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.elementwise import MAX_OPERANDS, op_name
-from jitgrad.ops.window_ranges import parts, sliding
+from jitgrad.ops.pointwise.elementwise import MAX_OPERANDS, op_name
+from jitgrad.ops.windows.window_ranges import parts, sliding
 
 __all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 

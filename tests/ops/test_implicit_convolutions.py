@@ -16,7 +16,7 @@ import jitgrad
 from jitgrad.codegen import link
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.nn import functional as F
-from jitgrad.ops import convolution_products
+from jitgrad.ops.windows import convolution_products
 
 windows_only = pytest.mark.skipif(
     not host_target().has_masks, reason="targets without masked loads copy windows to memory first"

@@ -10,8 +10,8 @@ import pytest
 
 import jitgrad
 from jitgrad.errors import LinAlgError
-from jitgrad.ops import lapack as module
-from jitgrad.ops.lapack import lapack, like_columns, quickly
+from jitgrad.ops.linalg import lapack as module
+from jitgrad.ops.linalg.lapack import lapack, like_columns, quickly
 
 THREADS = module._threads()
 

@@ -14,7 +14,7 @@ from modes import Mode
 import jitgrad
 from jitgrad.dtypes import float64
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.linear_systems import are_small
+from jitgrad.ops.linalg.linear_systems import are_small
 
 torch = pytest.importorskip("torch", reason="compares with torch")
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")

@@ -12,7 +12,7 @@ import pytest
 
 import jitgrad
 from jitgrad import events, special
-from jitgrad.ops.bessel_functions import BESSEL, POLYNOMIALS
+from jitgrad.ops.pointwise.bessel_functions import BESSEL, POLYNOMIALS
 from jitgrad.ops.table import OPS
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")

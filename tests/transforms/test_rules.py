@@ -10,8 +10,8 @@ import pytest
 import jitgrad
 from jitgrad import functions
 from jitgrad.door import door
-from jitgrad.ops.jvps import JVPS
 from jitgrad.ops.table import OPS
+from jitgrad.ops.tangents.jvps import JVPS
 from jitgrad.transforms import dual
 from jitgrad.transforms.batch import BatchLevel
 from jitgrad.transforms.batch_rules import RULES

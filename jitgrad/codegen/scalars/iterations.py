@@ -16,8 +16,8 @@ from typing import Any
 from jitgrad.codegen.scalars.family import ScalarFunction, scalar_function
 from jitgrad.codegen.scalars.printer import print_scalar
 from jitgrad.codegen.scalars.ssa import Block, Routine, Term
-from jitgrad.ops.expressions import Expression
-from jitgrad.ops.iterations import Iteration
+from jitgrad.ops.formulas.expressions import Expression
+from jitgrad.ops.formulas.iterations import Iteration
 
 __all__ = ["iteration_function"]
 

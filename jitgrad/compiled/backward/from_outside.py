@@ -47,7 +47,7 @@ from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, own_layout
-from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.runtime.engine.graph.call_node import CallOutline, OwnedGrads
 from jitgrad.runtime.engine.graph.node import ACCUMULATE_GRAD_SEQUENCE_NR, Edge, Node
 from jitgrad.runtime.engine.run.engine import engine

@@ -26,8 +26,8 @@ from jitgrad.compiled.nodes.graph_nodes import ancestors, context_of, needs_and_
 from jitgrad.events import bump
 from jitgrad.grad_mode import set_grad_mode
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import RuleContext
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.current import current

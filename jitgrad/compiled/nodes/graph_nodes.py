@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import Aval, own_layout
-from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import Op, RuleContext
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.runtime.engine.graph.accumulate_grad import accumulator_of
 from jitgrad.runtime.engine.graph.anomaly import store_line
 from jitgrad.runtime.engine.graph.copy_slices import CopySlices

@@ -40,7 +40,7 @@ from weakref import ref
 
 from jitgrad.compiled.nodes.graph_nodes import needs_and_plan
 from jitgrad.cpython.liveness import ONE_LOCAL, counts_references, references
-from jitgrad.ops.strided import COPY_SLICES
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.tracer.recording.history import History, KeepEvent
 from jitgrad.tracer.recording.hot import HOT
 from jitgrad.tracer.recording.keys import KEEP

@@ -384,7 +384,7 @@ def has_few(plan: EagerPlan) -> bool:
     return True
 
 
-_FORMS = LazyModule("jitgrad.ops.complex_forms")
+_FORMS = LazyModule("jitgrad.ops.complex.complex_forms")
 _RULE_PROGRAMS = LazyModule("jitgrad.runtime.eager.rule_programs")
 install_programs(lambda: _RULE_PROGRAMS.RulePrograms(), may_fuse)
 

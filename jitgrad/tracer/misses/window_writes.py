@@ -11,9 +11,9 @@ from typing import Any
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.errors import ElsewhereError
-from jitgrad.ops.regions import region_of
-from jitgrad.ops.strided import COPY_SLICES, STRIDED_WINDOW
 from jitgrad.ops.table import Op
+from jitgrad.ops.views.regions import region_of
+from jitgrad.ops.views.strided import COPY_SLICES, STRIDED_WINDOW
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.misses.early_checks import may_hits_look
 from jitgrad.tracer.misses.writes import as_targets, joins_graph, keep_target

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from jitgrad.cpython.primitives import once_per_call
 from jitgrad.errors import OTHER_THREAD
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import Op
+from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.structs import field, struct
 from jitgrad.tracer.recording.graph import Instr
 from jitgrad.tracer.recording.keys import HOOKED, LEAF, Filling, InputKind

@@ -12,9 +12,9 @@ from jitgrad.cpython.primitives import once_per_call
 from jitgrad.devices import Device
 from jitgrad.dtypes import FLOATING, DType, on_new_default
 from jitgrad.ops.aval import Aval, check_allocatable
-from jitgrad.ops.strided import COPY_SLICES
 from jitgrad.ops.table import OPS, Op
-from jitgrad.ops.view_grads import is_inside
+from jitgrad.ops.views.strided import COPY_SLICES
+from jitgrad.ops.views.view_grads import is_inside
 from jitgrad.state import state
 from jitgrad.structs import struct
 from jitgrad.tensor_base import TensorBase

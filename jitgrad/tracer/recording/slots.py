@@ -15,9 +15,9 @@ Owns: ``Slot``, which kind of input a tensor is, and second handles on a value.
 # it at that moment too. What codegen makes of chains of such writes, and that a window of a large storage from outside
 # is stored by itself, is Note [Updates].
 # Some writes are not worth modelling: the segment ends there and the write is done eagerly, on the real memory. These
-# are writes through a view that no slices of its base's dimensions reach (``ops/regions.py``), or whose base the call
-# has not met; through views that retain their gradient; where some other view is a leaf; to memory that a graph saves
-# under another version counter (Note [Several version counters]); and those whose gradient changes its dtype.
+# are writes through a view that no slices of its base's dimensions reach (``ops/views/regions.py``), or whose base the
+# call has not met; through views that retain their gradient; where some other view is a leaf; to memory that a graph
+# saves under another version counter (Note [Several version counters]); and those whose gradient changes its dtype.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weakref import ref
 
 from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.regions import region_of
+from jitgrad.ops.views.regions import region_of
 from jitgrad.tensor_base import new_tensor
 from jitgrad.tracer.recording.keys import EXTERNAL, HOOKED, LEAF, PLAIN, InputKind
 from jitgrad.version_counter import version_of

@@ -9,8 +9,8 @@ Must not know: how a write is done.
 # old base with the slice replaced by the operation's result. A view notices, when its ``grad_fn`` is next asked for,
 # that the version is no longer the one its ``grad_fn`` was right for, and takes a new one: a strided read of the base.
 # (PyTorch's note [View + Inplace update for base tensor], torch/csrc/autograd/variable.h.)
-# PyTorch's CopySlices writes into a copy of the gradient; here it is a function of the gradient (``ops/strided.py``),
-# so that it can be recorded and differentiated again.
+# PyTorch's CopySlices writes into a copy of the gradient; here it is a function of the gradient
+# (``ops/views/strided.py``), so that it can be recorded and differentiated again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from jitgrad.cpython.primitives import eager_native
 from jitgrad.grad_mode import is_inference_mode_enabled
 from jitgrad.ops.aval import REPEATS, Aval, has_repeats
-from jitgrad.ops.strided import STRIDED_SELECT, over
+from jitgrad.ops.views.strided import STRIDED_SELECT, over
 from jitgrad.runtime.engine.graph.accumulate_grad import gradient_edge
 from jitgrad.runtime.engine.graph.anomaly import store_stack
 from jitgrad.runtime.engine.graph.creation_meta import CreationMeta, view_refusal

@@ -1,0 +1,1 @@
+"""What operations mean for complex numbers."""

@@ -1,0 +1,1 @@
+"""Formulas of special functions, which are printed as kernels and run over arrays."""

@@ -1,0 +1,1 @@
+"""Derivatives forward: what operations do to tangents."""

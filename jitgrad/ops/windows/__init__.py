@@ -1,0 +1,5 @@
+"""Windows over images: convolutions, pools, resampling."""
+
+from jitgrad.ops.windows import convolution
+
+__all__ = ["convolution"]
