@@ -52,6 +52,7 @@ from threads import wait_for_devices  # noqa: E402
 
 import jitgrad  # noqa: E402
 from jitgrad.compiled import native_eager  # noqa: E402
+from jitgrad.runtime.eager import new_shapes  # noqa: E402
 from jitgrad.runtime.random import twister  # noqa: E402
 
 _SETTINGS = read()
@@ -89,6 +90,12 @@ def _test_leaves_settings() -> Iterator[None]:
     """As they were before the test and its fixtures: otherwise this very test fails, not one that happens to follow."""
     with left_as_found():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _shapes_are_new() -> None:
+    """A test is a program of its own, whose shapes are none too many, Note [Ever new shapes]."""
+    new_shapes.forget()
 
 
 @pytest.fixture(params=["native", "python"])

@@ -25,6 +25,7 @@ from jitgrad.autograd.gradcheck_jacobians import (
 from jitgrad.autograd.gradcheck_rules import check_backward, check_batched_forward, check_undefined_forward
 from jitgrad.dtypes import complex128, float64
 from jitgrad.lazy import LazyModule
+from jitgrad.runtime.eager.new_shapes import at_once
 from jitgrad.tensor_base import TensorBase
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -32,6 +33,7 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 _PARTS = LazyModule("jitgrad.autograd.gradcheck_parts")
 
 
+@at_once()
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,

@@ -14,6 +14,7 @@ import numpy as np
 from jitgrad.dtypes import FLOATING, DType
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
+from jitgrad.ops.linalg.numpy_products import product
 from jitgrad.ops.shapes import operand
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -77,7 +78,7 @@ def _mm_right_rule(c: RuleContext, g: Any, x: Any) -> Any:
 define(
     "mm",
     aval=_mm_aval,
-    numpy=np.matmul,
+    numpy=product,
     lower=_product,
     vjps=[Vjp(_mm_left_rule, (1,)), Vjp(_mm_right_rule, (0,))],
     num_inputs=2,
@@ -190,9 +191,9 @@ def _scaled(g: Any, factor: float) -> Any:
 
 def _np_addmm(bias: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
     number = x.dtype.type
-    product = np.matmul(x, y)
-    product = product if alpha == 1 else product * number(alpha)
-    return product + (bias if beta == 1 else bias * number(beta))
+    found = product(x, y)
+    found = found if alpha == 1 else found * number(alpha)
+    return found + (bias if beta == 1 else bias * number(beta))
 
 
 def _lower_addmm(b: Any, bias: Any, x: Any, y: Any, beta: float, alpha: float) -> Any:
@@ -241,7 +242,7 @@ def _linear_weight_rule(c: RuleContext, g: Any, x: Any) -> Any:
 define(
     "linear",
     aval=_linear_aval,
-    numpy=lambda bias, x, weight: np.matmul(x, weight.T) + bias,
+    numpy=lambda bias, x, weight: product(x, weight.T) + bias,
     lower=lambda b, bias, x, weight: b.add(_product(b, x, b.permute(weight, (1, 0))), bias),
     vjps=[Vjp(lambda c, g: g), Vjp(_linear_x_rule, (2,)), Vjp(_linear_weight_rule, (1,))],
     num_inputs=3,
@@ -250,7 +251,7 @@ define(
 define(
     "linear_nobias",
     aval=_linear_nobias_aval,
-    numpy=lambda x, weight: np.matmul(x, weight.T),
+    numpy=lambda x, weight: product(x, weight.T),
     lower=lambda b, x, weight: _product(b, x, b.permute(weight, (1, 0))),
     vjps=[Vjp(_linear_x_rule, (1,)), Vjp(_linear_weight_rule, (0,))],
     num_inputs=2,

@@ -13,13 +13,13 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 # than Python takes for one call of NumPy. So does a product: NumPy's BLAS looks at its arguments for longer, and shares
 # a larger one between threads that wait for each other, which takes a second where other processes have the cores.
 # An optimizer's update is a dozen calls, on tensors whose shapes stay: it is always a kernel.
-# Which of the two runs depends on the operation, its params and its operands' layouts, never on what ran before: so
-# equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel LLVM refuses.
-# A virtual device's worker runs the same kernels.
-# A program is made at the first run of a plan, which takes about a millisecond where its kernels are known (the process
-# or the disk has them), and then serves until plans are dropped. Arrays are given to it as they are: the driver reads
-# from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are reported by
-# the status word, before anything is written; the NumPy rule then runs, and raises what it raises.
+# Which of the two runs depends on the operation, its params and its operands' layouts, not on what ran before (but for
+# that Note): so equal calls give equal bits. An operation without a lowering keeps its rule, as does one whose kernel
+# LLVM refuses. A virtual device's worker runs the same kernels. A program is made at the first run of a plan, which
+# takes about a millisecond where its kernels are known (the process or the disk has them), and then serves until plans
+# are dropped; later where shapes keep changing, Note [Ever new shapes]. Arrays are given to it as they are: the driver
+# reads from the array's object where its elements are, Note [Program ABI]. Bad data (an index out of range) are
+# reported by the status word, before anything is written; the NumPy rule then runs, and raises what it raises.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
+from jitgrad.runtime.eager.new_shapes import pays, work_of
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.recording.graph import Segment
 
 __all__ = [
-    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels",
-    "is_product", "kernel_of", "kernel_of_write", "may_fuse", "step_maker",
+    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels", "is_convolution",
+    "is_product", "kernel_of", "kernel_of_write", "programs_are_due", "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
@@ -51,6 +52,8 @@ _SLOW_CALLS = frozenset(["acosh", "hypot", "logaddexp", "logaddexp2"])
 
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "linear", "linear_nobias"])
 _CONVOLUTIONS = frozenset(["conv2d", "conv2d_input", "conv2d_weight"])
+_OFTEN = 3
+"""Without kernels, rules of one kind that run so often are made programs."""
 _LARGE_NBYTES = 64 << 10
 """From here on the system's fresh pages cost more than a storage."""
 
@@ -107,9 +110,13 @@ def step_maker() -> Callable[[Segment], LoadedStep | None] | None:
     return _make_step[0] if _make_step and config.eager_kernels >= 0 and ARRAY_DATA >= 0 else None
 
 
-def may_fuse(context: RuleContext) -> bool:
-    """Whether the rules of a kind of Node may become a native step, Note [Fused rules]: it has many elements."""
-    return config.eager_kernels >= 0 and any([a is not None and a.numel for a in (*context.avals, *context.out_avals)])
+def programs_are_due(op: Op, context: RuleContext) -> bool:
+    """Whether the rules of a kind of Node are made programs now: at once, as they may become a native step, Note [Fused
+    rules], unless Note [Ever new shapes] says later."""
+    avals, outs = context.avals, context.out_avals
+    if config.eager_kernels < 0 or not any([a is not None and a.numel for a in (*avals, *outs)]):
+        return context.num_runs == _OFTEN
+    return pays(("derivative", op.name), avals, work_of(avals, outs, is_product(op)), context.num_runs)
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
@@ -130,6 +137,10 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
 def is_product(op: Op) -> bool:
     """Whether the rule of an operation is a matrix product by NumPy's BLAS, or several."""
     return op.name in _PRODUCTS or op.name in _CONVOLUTIONS
+
+
+def is_convolution(op: Op) -> bool:
+    return op.name in _CONVOLUTIONS
 
 
 def _is_one_call(op: Op) -> bool:

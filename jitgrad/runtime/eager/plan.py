@@ -29,12 +29,14 @@ from jitgrad.runtime.eager.kernel import (
     array_maker,
     function_of,
     has_kernel,
+    is_convolution,
     is_product,
     kernel_of,
     kernel_of_write,
-    may_fuse,
+    programs_are_due,
 )
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
+from jitgrad.runtime.eager.new_shapes import pays, work_of
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
@@ -86,6 +88,7 @@ class EagerPlan:
         "_dtype",
         "_graph",
         "_operands",
+        "_runs",
         "_taken",
         "_writes",
         "aval",
@@ -130,6 +133,7 @@ class EagerPlan:
         self.has_base = op.has_base
         self._operands = avals
         self.kernel: ArrayKernel | None = None
+        self._runs = 0
         self._writes: dict[tuple[int, ...], Any] = {}
         self._constants: dict[int | float, Any] = {}
         self._taken: set[tuple[Any, ...]] = set()
@@ -270,6 +274,8 @@ class EagerPlan:
 
     def _first_run(self, *args: Any) -> Any:
         """Make the kernel, Note [Eager kernels]; run it. A signal's handler may come in the middle of that."""
+        if not self._is_due():
+            return self.rule(*args)
         try:
             self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
         except BeingImportedError:
@@ -281,6 +287,14 @@ class EagerPlan:
             self.is_exact = True
             self.function = function_of(self.kernel, self.rule)
         return self.function(*args)
+
+    def _is_due(self) -> bool:
+        """Whether the kernel is to be made now: at the first run, but for Note [Ever new shapes]."""
+        op, operands = self.op, self._operands
+        self._runs += 1
+        if op.is_update or is_convolution(op):  # shapes that stay; rules that copy each window
+            return True
+        return pays(op.name, operands, work_of(operands, self.out_avals, is_product(op)), self._runs)
 
     def run_anyhow(self, args: list[Any]) -> Any:
         """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
@@ -328,6 +342,8 @@ class EagerPlan:
         if not self.has_kernel:
             return None
         if self.kernel is None:
+            if not self._is_due():
+                return None
             try:
                 self.kernel = kernel_of(self.op, self._operands, self.params, self.out_avals)
             except BeingImportedError:  # as in ``_first_run``
@@ -346,6 +362,8 @@ class EagerPlan:
         if not self.has_kernel:
             return False
         if targets not in self._writes:
+            if not self._is_due():
+                return False
             parts = self.op, self._operands, self.params, self.out_avals
             try:
                 self._writes[targets] = kernel_of_write(*parts, targets)
@@ -386,7 +404,7 @@ def has_few(plan: EagerPlan) -> bool:
 
 _FORMS = LazyModule("jitgrad.ops.complex.complex_forms")
 _RULE_PROGRAMS = LazyModule("jitgrad.runtime.eager.rule_programs")
-install_programs(lambda: _RULE_PROGRAMS.RulePrograms(), may_fuse)
+install_programs(lambda: _RULE_PROGRAMS.RulePrograms(), programs_are_due)
 
 
 _NO_THIRD = (np.maximum, np.minimum)

@@ -217,7 +217,7 @@ class OpNode(Node):
                     return grads
             else:
                 context.num_runs += 1
-                if _make_programs and (context.num_runs == _OFTEN or _make_programs[1](context)):
+                if _make_programs and _make_programs[1](self.op, context):
                     context.programs = _make_programs[0]()
                     grads = context.programs.run(self, grad_outputs)
                     if grads is not None:
@@ -349,18 +349,15 @@ def keep_numbers(node: OpNode, saved: tuple) -> bool:
     return has_more
 
 
-_OFTEN = 3
-"""Rules of one kind that run so often are made programs."""
-
 _make_programs: list[Callable[..., Any]] = []
 
 
-def install_programs(make: Callable[[], Any], is_made_at_once: Callable[[RuleContext], bool]) -> None:
+def install_programs(make: Callable[[], Any], are_due: Callable[[Op, RuleContext], bool]) -> None:
     """Let ``make()`` make what keeps the programs of one kind of Node, Note [Rule programs].
 
-    ``is_made_at_once(context)``: from the first run on, Note [Fused rules].
+    ``are_due(op, context)``: when, as ``context.num_runs`` says how often the kind has run, this time included.
     """
-    _make_programs[:] = [make, is_made_at_once]
+    _make_programs[:] = [make, are_due]
 
 
 def run_rules(
