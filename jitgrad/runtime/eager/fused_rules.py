@@ -11,11 +11,11 @@ In: the values of recorded rules. Out: a native step that takes arrays.
 # rules, products and reductions among them: it reads the gradient and the saved values, and writes the gradients. That
 # takes a millisecond at a kind's first run, less than the kernels of its operations would take. A fused program rounds
 # less often than its operations do. So whether a kind of Node has one must depend on the kind alone: operation,
-# layouts, params, which gradients are asked for. ``may_fuse`` says so before the kind first runs, ``_is_worth_it`` and
-# ``_segment`` once its rules are known; the layouts of gradients and saved bools may decide as well, but never what ran
-# before. Rules that read a saved number stay lists of calls: a number that is another one in each step would be planned
-# each time. With ``create_graph``, under saved-tensor hooks and while a profiler looks, the rules run operation by
-# operation, and their last bits may differ.
+# layouts, params, which gradients are asked for. ``programs_are_due`` says so before the kind first runs (but for Note
+# [Ever new shapes]), ``_is_worth_it`` and ``_segment`` once its rules are known; the layouts of gradients and saved
+# bools may decide as well, but never what ran before. Rules that read a saved number stay lists of calls: a number that
+# is another one in each step would be planned each time. With ``create_graph``, under saved-tensor hooks and while a
+# profiler looks, the rules run operation by operation, and their last bits may differ.
 """
 
 from __future__ import annotations
