@@ -103,6 +103,10 @@ class InstrPrinter(MemoryPrinter):
         return raw if source == instr.dtype else emit_cast(self.b, dt.of(source), dt.of(instr.dtype), 1, raw)
 
     def _number(self, scope: Scope, n: int, instr: KernelInstr) -> str:
+        if instr.dtype == "int64":
+            return self.word(instr.word)
+        if instr.dtype == "int32":
+            return self.b.op(f"trunc i64 {self.word(instr.word)} to i32")
         value = self.b.op(f"bitcast i64 {self.word(instr.word)} to double")
         return value if instr.dtype == "float64" else self.b.op(f"fptrunc double {value} to float")
 

@@ -27,7 +27,7 @@ _ROWS_AHEAD = 8
 _BLOCK = -1
 """Where an index has the number of a unit's block of the vector dim."""
 _CHAIN = 6
-_LOOKS = frozenset({"load", "const", "lt", "where", "cast"})
+_LOOKS = frozenset({"load", "const", "number", "lt", "where", "cast"})
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _INT_MIN = {"int32": -(2**31), "int64": -(2**63), "bool": 0}
 _INT_MAX = {"int32": 2**31 - 1, "int64": 2**63 - 1, "bool": 1}

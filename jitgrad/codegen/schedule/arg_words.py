@@ -16,7 +16,7 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
-from jitgrad.dtypes import FLOATING
+from jitgrad.dtypes import FLOATING, int32, int64
 
 __all__ = ["laid_out"]
 
@@ -28,8 +28,9 @@ def laid_out(
     words: list[Any] = []
     count = first
     out: list[KernelInstr] = []
-    for i in instrs:
-        op = "number" if _is_argument(i) else i.op
+    in_text = _integers_in_text(instrs)
+    for n, i in enumerate(instrs):
+        op = "number" if i.op == "const" and n not in in_text and _is_argument(i) else i.op
         static, own = _WORDS.get(op, _no_words)(i, dims, body)
         out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count))
         words += own
@@ -83,18 +84,29 @@ def _scalar_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
     return i.extra[0].is_float, [i.extra[0]]
 
 
-def _is_argument(i: LoopInstr) -> bool:
-    """Whether a constant is an argument word.
+def _integers_in_text(instrs: Sequence[LoopInstr]) -> set[int]:
+    """Integer constants of which LLVM makes more than of a word: divisors, factors, masks, places."""
+    return {s for i in instrs if i.op not in _PLAIN for s in i.srcs if instrs[s].dtype.category is not FLOATING}
 
-    Float constants are arguments, so that two kernels that differ in one number are one kernel: 1 / n of a mean, a
-    learning rate. The constants of ``_IN_TEXT`` are part of the text, because LLVM has better instructions for them.
+
+def _is_argument(i: LoopInstr) -> bool:
+    """Whether a constant is an argument word, if it is a float or none of ``_integers_in_text``.
+
+    So two kernels that differ in one number are one kernel: 1 / n of a mean, a learning rate; the extent that a
+    negative index counts from. The constants of ``_IN_TEXT`` are part of the text, because LLVM has better
+    instructions for them.
     """
-    return i.op == "const" and i.dtype.category is FLOATING and abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
+    if i.dtype.category is not FLOATING and i.dtype not in (int32, int64):
+        return False
+    return abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
 
 
 def _number_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
-    """The bits of a double."""
-    return (), list(struct.unpack("<q", struct.pack("<d", number(i.extra[0], i.dtype.name))))
+    """An integer, or the bits of a double."""
+    value = number(i.extra[0], i.dtype.name)
+    if i.dtype.category is not FLOATING:
+        return (), [int(value)]
+    return (), list(struct.unpack("<q", struct.pack("<d", value)))
 
 
 def _no_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
@@ -108,6 +120,8 @@ def _check_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any
 
 
 _IN_TEXT = frozenset({0.0, 0.5, 1.0, 2.0, math.inf})
+_PLAIN = frozenset({"add", "sub", "max", "min", "where", "lt", "le", "gt", "ge", "eq", "ne", "store"})
+"""Operations that take a word as readily as a constant."""
 _WORDS = {
     "number": _number_words,
     "load": _access_words,

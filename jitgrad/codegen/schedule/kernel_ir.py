@@ -54,7 +54,7 @@ class KernelInstr(NamedTuple):
             (function, the components that are computed together, which of them this is).
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, ``COMBINING``: the same,
             then a stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
-            number: a double's bits; check: extent, status.
+            number: an integer, or a double's bits; check: extent, status.
     """
 
     op: str

@@ -9,22 +9,20 @@ without its dtype promotion where none is needed, and the graph side: one ``Rule
 
 from __future__ import annotations
 
-import functools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU, META, Device
-from jitgrad.dtypes import COMPLEX, DType, bool_, int64, on_new_default
+from jitgrad.dtypes import DType, bool_, on_new_default
 from jitgrad.layouts import plain
 from jitgrad.lazy import BeingImportedError, LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable, make_aval
 from jitgrad.ops.shapes import check_fits, check_width
 from jitgrad.ops.table import POINTWISE, Op, RuleContext
-from jitgrad.runtime.eager.device_ops import placement
 from jitgrad.runtime.eager.kernel import (
     array_maker,
     function_of,
@@ -38,11 +36,21 @@ from jitgrad.runtime.eager.kernel import (
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
 from jitgrad.runtime.eager.new_shapes import pays, work_of
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
+from jitgrad.runtime.eager.operands import (
+    are_elsewhere,
+    aval_args,
+    is_complex,
+    is_wide,
+    kinds_of,
+    number_key,
+    on_device,
+    without_device,
+)
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
 
-__all__ = ["EagerPlan", "aval_args", "find_plan", "has_few", "number_key", "plan_for", "plans"]
+__all__ = ["EagerPlan", "find_plan", "has_few", "plan_for", "plans"]
 
 _MAX_PLANS = 32_768
 """Then the older half is dropped: shapes that keep changing must not fill the memory. A plan takes some 4 KB with what
@@ -116,7 +124,7 @@ class EagerPlan:
     )
 
     def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
-        if any(map(_is_complex, avals)):
+        if any(map(is_complex, avals)):
             op = _FORMS.complex_form(op, avals)
         out_avals = aval_args(op, avals, params)
         self.op = op
@@ -124,21 +132,15 @@ class EagerPlan:
         self.out_avals: tuple[Aval, ...] = out_avals if self.is_several else (out_avals,)
         if not op.is_view:
             check_allocatable(self.out_avals)
-        self.is_elsewhere = _are_elsewhere(self.out_avals) or _are_elsewhere(avals)
-        self.params = _without_device(params)
+        self.is_elsewhere = are_elsewhere(self.out_avals) or are_elsewhere(avals)
+        self.params = without_device(params)
         self.context_avals = tuple(a if isinstance(a, Aval) else None for a in avals)
         vjps = op.vjps * len(avals) if op.num_inputs < 0 else op.vjps
         self.differentiable = tuple(vjp is not None for vjp in vjps)
         self.aval = self.out_avals[0]
         self.has_base = op.has_base
         self._operands = avals
-        self.kernel: ArrayKernel | None = None
-        self._runs = 0
-        self._writes: dict[tuple[int, ...], Any] = {}
-        self._constants: dict[int | float, Any] = {}
-        self._taken: set[tuple[Any, ...]] = set()
-        self.zero: Any = None
-        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
+        self._begin()
         is_inside = op.is_view and op.name != "as_strided" and not self.is_elsewhere
         self.views = self.out_avals if is_inside else None
         self.is_one_view = is_inside and not self.is_several
@@ -151,6 +153,43 @@ class EagerPlan:
         self.by_place = self.is_plain = self.is_exact = self.has_kernel = False
         if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
             self._plan_computing()
+
+    def _begin(self) -> None:
+        """What runs fill in."""
+        self.kernel: ArrayKernel | None = None
+        self._runs = 0
+        self._writes: dict[tuple[int, ...], Any] = {}
+        self._constants: dict[int | float, Any] = {}
+        self._taken: set[tuple[Any, ...]] = set()
+        self.zero: Any = None
+        self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
+
+    def for_extents(self, avals: list[Any]) -> EagerPlan | None:
+        """The plan for operands that differ from this plan's in their extents; None: that matters to more than extents.
+
+        All are on the CPU, and have elements; the operation is no view.
+        """
+        op = self.op
+        found = op.aval(avals, *self.params) if op.num_inputs < 0 else op.aval(*avals, *self.params)
+        outs: tuple[Aval, ...] = found if self.is_several else (found,)
+        if len(outs) != len(self.out_avals):
+            return None
+        for mine, other in zip(outs, self.out_avals, strict=True):
+            if not mine.numel or _kind_of(mine) != _kind_of(other):
+                return None
+        is_for_any = self.has_kernel and op.lowers is None and not self.direct
+        if not is_for_any and has_kernel(op, avals, outs, self.params) is not self.has_kernel:
+            return None
+        check_allocatable(outs)
+        plan = EagerPlan.__new__(EagerPlan)
+        for slot in _OF_A_KIND:
+            setattr(plan, slot, getattr(self, slot))
+        plan.out_avals, plan.aval, plan._operands = outs, outs[0], avals
+        plan.context_avals = tuple([a if type(a) is Aval else None for a in avals])
+        plan.function = plan._first_run if plan.has_kernel and plan.is_plain else self.rule
+        plan.is_exact = plan._is_exact()  # this plan's kernel may have run
+        plan._begin()
+        return plan
 
     def _plan_computing(self) -> None:
         """What says how the results are computed."""
@@ -229,7 +268,7 @@ class EagerPlan:
         checked = getattr(self.op.aval, "checks_numbers", ())
         if not checked or None not in self.context_avals or not hasattr(self.op.numpy, "direct"):
             return True
-        return not any(kind in checked for a in self._values() for kind in _kinds_of(a.dtype))
+        return not any(kind in checked for a in self._values() for kind in kinds_of(a.dtype))
 
     def look_at_numbers(self, avals: list[Any], params: tuple[Any, ...]) -> None:
         """Raise what the shape rule raises for the numbers of a call, of a plan that is not settled."""
@@ -245,7 +284,7 @@ class EagerPlan:
         array = self._constants.get(number)
         if array is None:
             check_width(number)
-            if _is_wide(number) and "narrow" in getattr(self.op.aval, "checks_numbers", ()):
+            if is_wide(number) and "narrow" in getattr(self.op.aval, "checks_numbers", ()):
                 check_fits(number, self.aval.dtype)
             is_kept = (
                 isinstance(self.direct, np.ufunc)
@@ -329,7 +368,7 @@ class EagerPlan:
         """What computes the results of an operation on a device, where the CPU has a kernel for it: the same bits."""
         if META in [a.device for a in (*self.out_avals, *self._operands) if type(a) is Aval]:
             return None
-        host = find_plan(self.op, [_on(CPU, a) for a in self._operands], self.params)
+        host = find_plan(self.op, [on_device(CPU, a) for a in self._operands], self.params)
         return host.compute if host.has_kernel else None
 
     def compute_inside(self, arrays: list[Any]) -> list[Any]:
@@ -385,6 +424,13 @@ class EagerPlan:
             return found
 
 
+_OF_A_KIND = (
+    "op", "is_several", "is_elsewhere", "params", "differentiable", "has_base", "views", "is_one_view", "direct",
+    "_dtype", "by_place", "is_plain", "into", "list_rule", "rule", "has_kernel",
+)  # fmt: skip
+"""What plans share whose operands differ in their extents alone."""
+
+
 @eager_native
 def has_few(plan: EagerPlan) -> bool:
     """Whether all operands and results are small."""
@@ -414,37 +460,6 @@ _NO_THIRD = (np.maximum, np.minimum)
 def _into(ufunc: Any) -> Callable[..., Any]:
     """See ``EagerPlan.into``."""
     return (lambda *args: ufunc(*args[:-1], out=args[-1])) if ufunc in _NO_THIRD else ufunc
-
-
-def _are_elsewhere(avals: Sequence[Any]) -> bool:
-    """Whether any of avals and numbers is not on the CPU."""
-    for a in avals:  # noqa: SIM110
-        if type(a) is Aval and a.device is not CPU:
-            return True
-    return False
-
-
-def _kinds_of(dtype: DType) -> tuple[str, ...]:
-    """A dtype in the words of ``Op.aval.checks_numbers``; every int is an int64."""
-    if dtype.is_inexact:
-        return ("half",) if dtype.is_half else ()
-    return ("integer",) if dtype is int64 else ("integer", "narrow")
-
-
-def _is_complex(x: Any) -> bool:
-    """Whether an input, an aval or a number, is complex."""
-    return x.dtype.category is COMPLEX if type(x) is Aval else isinstance(x, complex)
-
-
-def _without_device(params: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(p for p in params if type(p) is not Device) if Device in map(type, params) else params
-
-
-def _on(device: Device, avals: Any) -> Any:
-    """An aval, or a tuple of them, on another device; a number as it is."""
-    if isinstance(avals, tuple):
-        return tuple(a.on(device) for a in avals)
-    return avals.on(device) if type(avals) is Aval else avals
 
 
 # Note [Operands that begin elsewhere]
@@ -486,19 +501,6 @@ def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerP
     return plan or find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
 
 
-def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
-    """What the shape rule says, called the way the operation takes its inputs; on the device where the result will be.
-
-    Rules know nothing of devices: they see everything on the CPU, and no Device among the params.
-    """
-    if len(avals) == 1 and type(avals[0]) is Aval and avals[0].device is CPU and Device not in map(type, params):
-        return op.aval(avals, *params) if op.num_inputs < 0 else op.aval(avals[0], *params)
-    device, params = placement(avals, params), _without_device(params)
-    if _are_elsewhere(avals):
-        avals = [_on(CPU, a) for a in avals]
-    return _on(device, op.aval(avals, *params) if op.num_inputs < 0 else op.aval(*avals, *params))
-
-
 def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     """The plan for these avals and numbers.
 
@@ -523,7 +525,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     if plan is not None:
         plan.look_at_numbers(avals, params)
         return plan
-    plan = EagerPlan(op, avals, params)
+    plan = _new_plan(op, avals, params)
     if op.is_view:
         _keep_for_a_while(key, plan)
     else:
@@ -532,6 +534,34 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
             for old in [*plans][: _MAX_PLANS // 2]:
                 plans.pop(old, None)
         plans[key] = plan
+    return plan
+
+
+_kinds: dict[tuple[Any, ...], EagerPlan] = {}
+"""Of each kind of operands a plan, for ``for_extents``: it takes half the time of a new one."""
+_MAX_KINDS = 2048
+on_new_default.append(_kinds.clear)
+
+
+def _kind_of(x: Aval) -> Any:
+    """What of an operand or a result decides more than extents."""
+    return x.dtype, len(x.shape), x.is_contiguous
+
+
+def _new_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
+    """A plan that no table has; that of the same kind with other extents says most of it."""
+    given = [a for a in avals if type(a) is Aval]
+    if op.is_view or not given or Device in map(type, params) or any([a.device is not CPU for a in given]):
+        return EagerPlan(op, avals, params)
+    kind = (op, params, *[_kind_of(a) if type(a) is Aval else number_key(op, a) for a in avals])
+    known = _kinds.get(kind)
+    plan = None if known is None else known.for_extents(avals)
+    if plan is None:
+        plan = EagerPlan(op, avals, params)
+        if all([a.numel and a.device is CPU for a in plan.out_avals]):
+            if len(_kinds) >= _MAX_KINDS:
+                _kinds.clear()
+            _kinds[kind] = plan
     return plan
 
 
@@ -546,22 +576,3 @@ def _keep_for_a_while(key: tuple[Any, ...], plan: EagerPlan) -> None:
     plans[key] = plan
     if len(_passing) > _MAX_PASSING:
         plans.pop(_passing.popleft(), None)
-
-
-def number_key(op: Op, number: Any) -> Any:
-    """Of pointwise operations and updates only a number's type matters; of others its value may decide the shape."""
-    check_width(number)
-    if _is_keyed_by_type(op) and not _is_wide(number):
-        return type(number)
-    return type(number), number
-
-
-def _is_wide(number: Any) -> bool:
-    """Whether a number is an int that no int64 holds: some operations refuse it, others wrap it."""
-    return type(number) is int and number >= 1 << 63
-
-
-@functools.cache
-def _is_keyed_by_type(op: Op) -> bool:
-    """Whether only the types of an operation's numbers matter."""
-    return op.is_update or hasattr(op.numpy, "direct")

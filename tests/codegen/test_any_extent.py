@@ -1,0 +1,98 @@
+"""Kernels take extents as arguments: operations on ever new extents are LLVM's work once or a few times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad.nn import functional as F
+from jitgrad.runtime.eager.new_shapes import at_once
+
+SIZES = (101, 300, 301, 517, 640, 777, 1000, 1203)
+
+
+def _positions(n: int, *shape: int) -> Any:
+    return jg.from_numpy(np.random.default_rng(n).integers(0, n, shape))
+
+
+OPERATIONS: dict[str, Callable[[int], Any]] = {
+    "index_add": lambda n: jg.zeros(n, 8).index_add_(0, _positions(n, 3 * n), jg.ones(3 * n, 8)),
+    "rows": lambda n: jg.ones(n, 8)[_positions(n, 3 * n)],
+    "index_select": lambda n: jg.ones(n, 8).index_select(0, _positions(n, 3 * n)),
+    "gather": lambda n: jg.ones(n, 8).gather(0, _positions(n, 5, 8)),
+    "scatter_reduce": lambda n: jg.zeros(n).scatter_reduce(0, _positions(n, 3 * n), jg.ones(3 * n), "amax"),
+    "scatter_add": lambda n: jg.zeros(n, 4).scatter_add(0, _positions(n, 3 * n, 4), jg.ones(3 * n, 4)),
+    "embedding": lambda n: F.embedding(_positions(n, 9), jg.ones(n, 8)),
+    "max along the first": lambda n: jg.ones(n, 8).max(0),
+    "min along the last": lambda n: jg.ones(8, n).min(1),
+    "argmax": lambda n: jg.ones(n, 8).argmax(0),
+    "softmax": lambda n: jg.ones(4, n).softmax(1),
+    "layer_norm": lambda n: F.layer_norm(jg.ones(4, n), (n,)),
+    "mean": lambda n: jg.ones(n, 8).mean(0),
+    "var": lambda n: jg.ones(n, 8).var(0),
+    "cross_entropy": lambda n: F.cross_entropy(jg.ones(n, 4), _positions(4, n)),
+    "cumsum": lambda n: jg.ones(n, 4).cumsum(0),
+    "sort": lambda n: jg.ones(n, 4).sort(0),
+    "topk": lambda n: jg.ones(n).topk(3),
+    "flip": lambda n: jg.ones(n, 4).flip(0),
+    "cat": lambda n: jg.cat([jg.ones(n, 4), jg.ones(2 * n, 4)]),
+    "pad": lambda n: F.pad(jg.ones(n, 4), (1, 2, 3, 4)),
+    "linear": lambda n: F.linear(jg.ones(n, 16), jg.ones(8, 16), jg.ones(8)),
+    "transposed copy": lambda n: jg.ones(n, 8).t().contiguous(),
+    "one_hot": lambda n: F.one_hot(_positions(n, 7), n),
+    "triu": lambda n: jg.ones(n, n).triu(2),
+    "conv1d": lambda n: F.conv1d(jg.ones(2, 3, n), jg.ones(4, 3, 3)),
+    "max_pool1d": lambda n: F.max_pool1d(jg.ones(2, 3, 2 * n), 2),
+    "clamp": lambda n: _positions(n, n).clamp(3, n - 3),
+    "a number": lambda n: _positions(n, n) + n,
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_an_extent_is_no_part_of_a_kernel(operation: Callable[[int], Any]) -> None:
+    def objects() -> int:
+        stats = jg.stats()
+        return stats["compiles"] + stats["cache_reads"]
+
+    with at_once():
+        for n in SIZES[:4]:
+            operation(n)
+        before = objects()
+        for n in SIZES[4:]:
+            operation(n)
+    assert objects() - before <= 2, "a large extent may have another form than a small one"
+
+
+@pytest.mark.parametrize("dtype", [jg.int32, jg.int64])
+@pytest.mark.parametrize("number", [0, 1, -1, 2, 3, 300, -77777, 2**31 - 1, -(2**31), 2**40 + 1])
+def test_integer_constants(number: int, dtype: Any) -> None:
+    """Where an operation takes a word, and where it has the constant in its text."""
+    number = number if dtype is jg.int64 else max(min(number, 2**31 - 1), -(2**31))
+    x = np.random.default_rng(1).integers(-1000, 1000, 37).astype("int32" if dtype is jg.int32 else "int64")
+    n = x.dtype.type(number)
+
+    def compute(a: Any, where: Any, large: Any, small: Any) -> Any:
+        return (
+            large(a, n), small(a, n), where(a < n, a, n), where(a == n, n, a) - n + a, where(a >= n, a * n, a // 3),
+            a & n, (a % n if number else a),
+        )  # fmt: skip
+
+    with np.errstate(all="ignore"):
+        expected = compute(x, np.where, np.maximum, np.minimum)
+
+    @jg.compile
+    def step(a: Any) -> Any:
+        m = int(n)
+        limit = jg.tensor(m, dtype=dtype)
+        return (
+            a.clamp(min=m), a.clamp(max=m), jg.where(a < m, a, limit), jg.where(a == m, limit, a) - m + a,
+            jg.where(a >= m, a * m, a // 3), a & m, (a % m if m else a),
+        )  # fmt: skip
+
+    for _ in range(3):
+        for got, want in zip(step(jg.from_numpy(x)), expected, strict=True):
+            np.testing.assert_array_equal(got.numpy(), want)
