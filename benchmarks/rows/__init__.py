@@ -53,6 +53,8 @@ _ALL = (
     _per_element("drag", "a law of ten branches", 1e6),
     Row("new_graph", "a new graph every step", "new_graph", {"depth": 15}),
     Row("tree_lstm", "TreeLSTM, a random tree a step", "tree_lstm", {"leaves": 12, "features": 16, "hidden": 32}),
+    Row("graph_net", "graph network, a graph of another size a step", "graph_net", {"nodes": 1000, "hidden": 64},
+        small={"nodes": 40, "hidden": 8}),
     Row("reinforce", "REINFORCE, an episode a step", "reinforce", {"limit": 40, "hidden": 16}, rtol=1e-3),
     Row("fixed_point", "fixed point, turns by the data", "fixed_point", {"batch": 32, "width": 32}, rtol=1e-3),
 )

@@ -14,11 +14,12 @@ from jitgrad import nn
 from jitgrad.config import config
 from jitgrad.door import door
 from jitgrad.nn import functional as F
+from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.linalg.numpy_products import product
 from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import new_shapes
 from jitgrad.runtime.eager.new_shapes import AT_ONCE, OFTEN, at_once
-from jitgrad.runtime.eager.plan import plans
+from jitgrad.runtime.eager.plan import EagerPlan, plans
 from tests.ops.op_specs import NO_DERIVATIVE, SPECS, Sample
 
 OPS.load()
@@ -215,3 +216,55 @@ def test_products_are_cut_into_parts_that_one_thread_computes(monkeypatch: pytes
         np.testing.assert_allclose(found, matmul(x, y), rtol=1e-3, atol=1e-3)
         if m * k * n <= 1 << 24 and (1 << 18) * max(m, k, n) >= 8 * m * k * n:
             assert max(calls) <= 1 << 18
+
+
+# ---- plans of other extents ----
+
+_OWN = frozenset({"_constants", "_graph", "_operands", "_taken", "_writes", "_runs", "kernel", "zero"})
+"""What runs fill in, and what operands say themselves."""
+
+
+def _with_other_extents(avals: list[Any], change: Callable[[int], int]) -> list[Any]:
+    def one(x: Any) -> Any:
+        return make_aval(tuple([change(n) for n in x.shape]), x.dtype) if type(x) is Aval else x
+
+    return [one(x) for x in avals]
+
+
+def _kind(a: Aval) -> Any:
+    return a.ndim, a.dtype, a.is_contiguous, a.numel > 0
+
+
+def _alike(x: Any, y: Any) -> bool:
+    """Whether two slots are the same, or functions made by one definition."""
+    return x is y or x == y or (callable(x) and getattr(x, "__code__", 0) is getattr(y, "__code__", 1))
+
+
+def test_plans_that_differ_in_extents_are_what_new_ones_are() -> None:
+    """Each operation's samples with other extents: the plan made from the sample's plan, against a plan of its own."""
+    checked = 0
+    changes: list[Callable[[int], int]] = [lambda n: 2 * n, lambda n: n + 3, lambda n: max(n - 1, 0), lambda n: 600 * n]
+    for case in CASES:
+        name, sample = case.values
+        op = OPS[name]
+        avals = [x._aval if isinstance(x, jg.Tensor) else x for x in _tensors(sample.inputs)]
+        if op.num_inputs < 0 or any(isinstance(x, list) for x in avals) or not any(type(x) is Aval for x in avals):
+            continue
+        for change in changes:
+            try:
+                others = _with_other_extents(avals, change)
+                fresh = EagerPlan(op, others, sample.params)
+            except Exception:  # these extents do not go together
+                continue
+            known = EagerPlan(op, avals, sample.params)
+            if op.is_view or not all(a.numel for a in known.out_avals):
+                continue
+            plan = known.for_extents(others)
+            if plan is None:
+                are_alike = [*map(_kind, fresh.out_avals)] == [*map(_kind, known.out_avals)]
+                assert fresh.has_kernel is not known.has_kernel or not are_alike, name
+                continue
+            for slot in set(EagerPlan.__slots__) - _OWN:
+                assert _alike(getattr(plan, slot), getattr(fresh, slot)), (name, slot)
+            checked += 1
+    assert checked > 500
