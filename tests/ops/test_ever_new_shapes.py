@@ -232,6 +232,13 @@ def _with_other_extents(avals: list[Any], change: Callable[[int], int]) -> list[
     return [one(x) for x in avals]
 
 
+def test_without_kernels_no_plan_of_the_kind_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = jg.ones(4, 5)
+    x.erfinv()
+    monkeypatch.setattr(config, "eager_kernels", -1)
+    assert _kernels(jg.ones(4, 6).erfinv) == 0
+
+
 def _kind(a: Aval) -> Any:
     return a.ndim, a.dtype, a.is_contiguous, a.numel > 0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.config import config
 from jitgrad.cpython.primitives import eager_native
 from jitgrad.devices import CPU, META, Device
 from jitgrad.dtypes import DType, bool_, on_new_default
@@ -177,7 +178,7 @@ class EagerPlan:
         for mine, other in zip(outs, self.out_avals, strict=True):
             if not mine.numel or _kind_of(mine) != _kind_of(other):
                 return None
-        is_for_any = self.has_kernel and op.lowers is None and not self.direct
+        is_for_any = self.has_kernel and op.lowers is None and not self.direct and config.eager_kernels >= 0
         if not is_for_any and has_kernel(op, avals, outs, self.params) is not self.has_kernel:
             return None
         check_allocatable(outs)
