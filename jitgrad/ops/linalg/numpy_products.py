@@ -1,4 +1,4 @@
-"""The NumPy rule of a matrix product: BLAS, on one thread.
+"""The NumPy rule of a matrix product: BLAS, on one thread wherever that pays.
 
 Owns: ``product``.
 Must not know: Tensor, which products have kernels.
@@ -6,7 +6,7 @@ Must not know: Tensor, which products have kernels.
 OpenBLAS, which NumPy's wheels contain, shares a product of more than ``_ALONE`` multiply-adds between threads that wait
 for each other, which takes a second where other processes have the cores. A product of a stack of matrices is one call
 per matrix, so a larger product is cut into a stack: along its longest extent, or, where that is what is summed over,
-into products that are added up.
+into products that are added up. Where a part would have less than ``_LEAST_PART`` rows, BLAS shares the product.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_PART = 8
 
 
 def product(x: Any, y: Any) -> Any:
-    """``x @ y`` of matrices [M, K] and [K, N]."""
+    """``x @ y`` of matrices [M, K] and [K, N] of one dtype, as a new array [M, N], perhaps stored by columns."""
     (m, k), n = x.shape, y.shape[1]
     if m * k * n <= _ALONE or x.dtype.kind not in "fc":
         return np.matmul(x, y)

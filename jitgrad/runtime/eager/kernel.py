@@ -41,7 +41,7 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.recording.graph import Segment
 
 __all__ = [
-    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels", "is_convolution",
+    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels", "is_due",
     "is_product", "kernel_of", "kernel_of_write", "programs_are_due", "step_maker",
 ]  # fmt: skip
 
@@ -116,7 +116,18 @@ def programs_are_due(op: Op, context: RuleContext) -> bool:
     avals, outs = context.avals, context.out_avals
     if config.eager_kernels < 0 or not any([a is not None and a.numel for a in (*avals, *outs)]):
         return context.num_runs == _OFTEN
-    return pays(("derivative", op.name), avals, work_of(avals, outs, is_product(op)), context.num_runs)
+    return is_due(op, avals, outs, context.num_runs, "derivative")
+
+
+def is_due(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], run: int, what: str = "operation") -> bool:
+    """Whether a shape has its program now, at its ``run``-th run: at the first one, but for Note [Ever new shapes].
+
+    Args:
+        what: the operation's own program, or its derivative's: each is a kind.
+    """
+    if op.is_update or op.name in _CONVOLUTIONS:  # shapes that stay; rules that copy each window
+        return True
+    return pays((what, op.name), operands, work_of(operands, outs, is_product(op)), run)
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
@@ -137,10 +148,6 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
 def is_product(op: Op) -> bool:
     """Whether the rule of an operation is a matrix product by NumPy's BLAS, or several."""
     return op.name in _PRODUCTS or op.name in _CONVOLUTIONS
-
-
-def is_convolution(op: Op) -> bool:
-    return op.name in _CONVOLUTIONS
 
 
 def _is_one_call(op: Op) -> bool:

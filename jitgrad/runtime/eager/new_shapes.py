@@ -36,6 +36,8 @@ _LARGE_PRODUCT = 1 << 24
 
 _made: dict[Hashable, int] = {}
 """Programs by kind."""
+_MAX_KINDS = 4096
+"""Then counting begins anew: lists of ever new lengths are kinds of their own."""
 _holders: set[object] = set()
 """Who wants every program at once."""
 
@@ -76,5 +78,7 @@ def pays(operation: Hashable, avals: Sequence[Any], work: int, run: int) -> bool
     made = _made.get(kind, 0)
     if made >= AT_ONCE and run < OFTEN and run * work < _WORTH and not (_holders or config.same_bits):
         return False
+    if len(_made) >= _MAX_KINDS:
+        _made.clear()
     _made[kind] = made + 1
     return True

@@ -28,14 +28,13 @@ from jitgrad.runtime.eager.kernel import (
     array_maker,
     function_of,
     has_kernel,
-    is_convolution,
+    is_due,
     is_product,
     kernel_of,
     kernel_of_write,
     programs_are_due,
 )
 from jitgrad.runtime.eager.kernel_runs import RUNS, ArrayKernel
-from jitgrad.runtime.eager.new_shapes import pays, work_of
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, own_inside, rule_for, run_numpy_inside
 from jitgrad.runtime.eager.operands import (
     are_elsewhere,
@@ -166,9 +165,10 @@ class EagerPlan:
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
     def for_extents(self, avals: list[Any]) -> EagerPlan | None:
-        """The plan for operands that differ from this plan's in their extents; None: that matters to more than extents.
+        """The plan for operands that differ from this plan's in their extents alone; None: it must be made anew.
 
-        All are on the CPU, and have elements; the operation is no view.
+        That is where other extents make results of another kind, or decide about the kernel. The operands are on the
+        CPU, the operation is no view. Raises what the shape rule raises.
         """
         op = self.op
         found = op.aval(avals, *self.params) if op.num_inputs < 0 else op.aval(*avals, *self.params)
@@ -330,11 +330,8 @@ class EagerPlan:
 
     def _is_due(self) -> bool:
         """Whether the kernel is to be made now: at the first run, but for Note [Ever new shapes]."""
-        op, operands = self.op, self._operands
         self._runs += 1
-        if op.is_update or is_convolution(op):  # shapes that stay; rules that copy each window
-            return True
-        return pays(op.name, operands, work_of(operands, self.out_avals, is_product(op)), self._runs)
+        return is_due(self.op, self._operands, self.out_avals, self._runs)
 
     def run_anyhow(self, args: list[Any]) -> Any:
         """The result for arrays that may lie in memory in another way than their avals say, as a trace's values do.
