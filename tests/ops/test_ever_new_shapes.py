@@ -20,6 +20,7 @@ from jitgrad.ops.table import OPS
 from jitgrad.runtime.eager import new_shapes
 from jitgrad.runtime.eager.new_shapes import AT_ONCE, OFTEN, at_once
 from jitgrad.runtime.eager.plan import EagerPlan, plans
+from tests.eager_bounds import eager_kernels_from
 from tests.ops.op_specs import NO_DERIVATIVE, SPECS, Sample
 
 OPS.load()
@@ -232,11 +233,10 @@ def _with_other_extents(avals: list[Any], change: Callable[[int], int]) -> list[
     return [one(x) for x in avals]
 
 
-def test_without_kernels_no_plan_of_the_kind_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = jg.ones(4, 5)
-    x.erfinv()
-    monkeypatch.setattr(config, "eager_kernels", -1)
-    assert _kernels(jg.ones(4, 6).erfinv) == 0
+def test_without_kernels_no_plan_of_the_kind_has_one() -> None:
+    with eager_kernels_from(-1):
+        assert [_kernels(jg.ones(4, n).erfinv) for n in (5, 6)] == [0, 0]
+    assert [_kernels(jg.ones(4, n).erfinv) for n in (7, 8)] == [1, 1]
 
 
 def _kind(a: Aval) -> Any:
