@@ -24,9 +24,11 @@ from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
+from jitgrad.codegen.symbols.number import TOKEN, current_env, greatest, whole
 from jitgrad.codegen.turns.merge import ScalarWord, SlotWord
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
+from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.tracer.recording.graph import RuntimeScalar, Segment
 
@@ -45,7 +47,10 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
     sizes.update((vid, aval.nbytes) for vid, aval in segment.inputs.items())
     linked = [part if isinstance(part, EagerStep) else Linker(part) for part in parts]
     linkers = [x for x in linked if isinstance(x, Linker)]
-    codes = compile_kernels([source for linker in linkers for source in linker.sources.values()])
+    sources = [source for linker in linkers for source in linker.sources.values()]
+    if current_env() is not None and any([TOKEN in source.key for source in sources]):
+        raise CompileError("an extent is part of a kernel's text")
+    codes = compile_kernels(sources)
     by_name = {code.name: code for code in codes}
     steps: list[NativeStep | EagerStep] = []
     for part in linked:
@@ -168,14 +173,14 @@ class Linker:
             stages,
             ([codes[name] for name in self.sources], self.tables),
         )
-        if config.verify or config.check_hits:
+        if (config.verify or config.check_hits) and current_env() is None:
             log("pipeline", "accesses to memory: %r", verify_step(self.piece, step, self.stages))
         return step
 
     def _launch(self, job: Job, code: CompiledKernel) -> Launch:
         kernel = job.kernel
         if isinstance(kernel, LoopKernel | RoutineKernel):
-            grain = max(1, int(kernel.units * _TASK_NS / kernel.cost), -(-kernel.units // _MAX_TASKS))
+            grain = greatest(1, whole(kernel.units * _TASK_NS / kernel.cost), -(-kernel.units // _MAX_TASKS))
             return Launch(code.address, self._filled(kernel.words), kernel.units, grain, kernel.cost, code.name)
         assert isinstance(kernel, MatmulKernel)
         batch, m, n, k = kernel.shape
@@ -184,6 +189,8 @@ class Linker:
             for buffer, (value, offset, strides) in zip(kernel.buffers, kernel.views, strict=True)
         ]
         if kernel.windows is not None:
+            if current_env() is not None:
+                raise CompileError("the tables of an implicit product are made for its extents")
             own = self._filled(kernel.words)
             args, units, grain, cost, tables = windows_launch(
                 kernel.spec, kernel.windows, operands[0], operands[1], own

@@ -16,6 +16,7 @@ import numpy as np
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.equal_turns import link_turns, plan_turns
+from jitgrad.codegen.families import families
 from jitgrad.codegen.fusion.domain import Refuse
 from jitgrad.codegen.fusion.fuse import NeedsBuffers, fuse
 from jitgrad.codegen.fusion.roots import Destination, make_roots
@@ -36,6 +37,7 @@ from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_c
 from jitgrad.codegen.routines.routine_kernel import operand_places
 from jitgrad.codegen.routines.walks import WALKS
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
+from jitgrad.codegen.symbols.number import current_env
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -75,13 +77,18 @@ def compile_segment(segment: Segment) -> Program:
         CompileError: something in the segment cannot be compiled; running it eagerly still works.
     """
     try:
-        program: Program = without_collections(_planned_and_linked, segment)
+        program: Program = without_collections(_found_or_planned, segment)
         return program
     except CompileError:
         raise
     except Exception as error:
         let_through(error)
         raise CompileError(f"planning failed: {type(error).__name__}: {error}") from error
+
+
+def _found_or_planned(segment: Segment) -> Program:
+    """See Note [Program families]."""
+    return families.program_of(segment, _planned_and_linked) or _planned_and_linked(segment)
 
 
 def _planned_and_linked(segment: Segment) -> Program:
@@ -113,7 +120,7 @@ def _planned(segment: Segment) -> list[Piece | EagerStep]:
 
 def plan_segment(segment: Segment) -> list[Piece | EagerStep]:
     """All passes but LLVM's. Each shows what it made (``JITGRAD_LOG=pipeline``) and is checked (``config.verify``)."""
-    if config.verify:
+    if config.verify and current_env() is None:
         verify_segment(segment)
     if is_logged("pipeline"):
         log("pipeline", "segment\n%s", segment_text(segment))
@@ -132,7 +139,7 @@ def _run_pass(step: Pass, piece: Piece, number: int, shown: str) -> str:
     """Run a pass on part ``number``. ``shown``: how the piece looked before; returns how it looks now."""
     piece.applied.clear()
     step.run(piece)
-    if config.verify:
+    if config.verify and current_env() is None:
         verify_piece(piece, step.name)
     if not is_logged("pipeline"):
         return ""

@@ -18,6 +18,7 @@ from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest, way_of
 from jitgrad.codegen.llvm.target import Target
+from jitgrad.codegen.symbols.number import greatest, similar, smallest, whole
 from jitgrad.config import config
 from jitgrad.dtypes import DType, float64
 
@@ -95,7 +96,8 @@ def choose_spec(
     spec = GemmSpec(
         dtype.name, _a_unit(m, a_strides[1]), b_unit, epilogue_key, 0, 0, False, width, target.has_fma, target.has_masks
     )  # fmt: skip
-    product = StridedProduct(dtype, m, n, k, a_strides[1:], b_strides[1:])
+    m, n, k, batch = similar(m), similar(n), similar(k), similar(batch)  # all ways are right for all shapes
+    product = StridedProduct(dtype, m, n, k, _similar_strides(a_strides), _similar_strides(b_strides))
     costs = ways_of(product, b_unit, width, target)
     ways = _promising(costs)
     times = _measured(product, [in_way(spec, way) for way in ways], batch, target)
@@ -104,6 +106,10 @@ def choose_spec(
         nearly = _NEARLY if costs[ways[0]] < _SHORT_CYCLES else _NEARLY_LONG
         return in_way(spec, _settled(spec, ways[0], costs, nearly))
     return in_way(spec, _settled(spec, quickest(ways[0], known), known, _NEARLY_LONG))
+
+
+def _similar_strides(strides: tuple[int, int, int]) -> tuple[int, int]:
+    return similar(strides[1]), similar(strides[2])
 
 
 def _a_unit(m: int, row_stride: int) -> str:
@@ -116,16 +122,16 @@ def _vector_width(dtype: DType, target: Target) -> int:
 
 def panel_columns(dtype: DType, m: int, n: int, k: int, target: Target) -> int:
     """Columns of the panels that a right operand of several products should lie in; 0: there are none that fit."""
-    width = _vector_width(dtype, target)
+    width, m, k = _vector_width(dtype, target), similar(m), similar(k)
     fitting = [tile for tile in tiles_for(target) if tile[1] > 1 and n % (tile[1] * width) == 0]
-    return _panel_tile(fitting, (m, n, k), width, target)[1] * width if fitting else 0
+    return _panel_tile(fitting, (m, similar(n), k), width, target)[1] * width if fitting else 0
 
 
 def panels_spec(dtype: DType, m: int, n: int, k: int, columns: int, epilogue_key: Hashable, target: Target) -> GemmSpec:
     """The kernel for a product whose right operand lies in panels; arguments as of ``choose_spec``."""
     width = _vector_width(dtype, target)
     fitting = [tile for tile in tiles_for(target) if tile[1] * width == columns]
-    rows, vectors = _panel_tile(fitting, (m, n, k), width, target)
+    rows, vectors = _panel_tile(fitting, (similar(m), similar(n), similar(k)), width, target)
     return GemmSpec(
         dtype.name, "any", "panels", epilogue_key, rows, vectors, False, width, target.has_fma, target.has_masks
     )
@@ -236,7 +242,7 @@ def gemm_launch(
         raise ValueError(f"a product [{m}, {k}] x [{k}, {n}] has no terms")
     depth = _depth(spec, k, a)
     unit_m, unit_n = _unit(spec, m, n, k, depth)
-    units_m, units_n = max(1, -(-m // unit_m)), max(1, -(-n // unit_n))
+    units_m, units_n = greatest(1, -(-m // unit_m)), greatest(1, -(-n // unit_n))
     sums_stride = spec.columns * spec.itemsize if depth < k else 0
     words = (
         *_operand_words(a, spec.itemsize), *_operand_words(b, spec.itemsize), m, n, k,
@@ -245,7 +251,7 @@ def gemm_launch(
     units = units_m * units_n * batch if m and n else 0
     tiles = batch * -(-m // spec.rows) * -(-n // spec.columns)
     cost = 50 + tiles * (10 + spec.rows * spec.vectors * (1 + k) * _NS_PER_MULTIPLY)
-    grain = max(1, min(units, int(_TASK_NS * units / cost)))
+    grain = greatest(1, smallest(units, whole(_TASK_NS * units / cost)))
     return words, units, grain, cost
 
 
@@ -282,21 +288,21 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
     if spec.copy_rows or (spec.copy and m * k * spec.itemsize > _A_NBYTES):
         return _wide_unit(spec, m, n, depth < k)
     if k <= _SHALLOW and n * spec.itemsize <= _NARROW_NBYTES and m * n >= _LARGE:
-        blocks = max(_UNITS, _ceil(int(m * n * 2.0 * k / _UNIT_FLOP), 2))
+        blocks = greatest(_UNITS, _ceil(whole(m * n * 2.0 * k / _UNIT_FLOP), 2))
         return _ceil(-(-m // blocks), spec.rows), _ceil(n, spec.columns)
-    flop_per_row = 2.0 * max(k, 8) * spec.columns
-    rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
+    flop_per_row = 2.0 * greatest(k, 8) * spec.columns
+    rows = greatest(_UNIT_FLOP / flop_per_row, spec.rows)
     if spec.copy:
-        rows = max(rows, _pack_rows(m, -(-n // spec.columns), flop_per_row))
-    blocks = max(1, -(-m // int(rows)))
+        rows = greatest(rows, _pack_rows(m, -(-n // spec.columns), flop_per_row))
+    blocks = greatest(1, -(-m // whole(rows)))
     if depth < k:
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
-        blocks = max(blocks, -(-m // most))
+        blocks = greatest(blocks, -(-m // most))
     rows = _ceil(-(-m // blocks), spec.rows)
     panels = 1
     while panels * rows * flop_per_row < _UNIT_FLOP_LEAST / 2 and panels * spec.columns < n:
         panels *= 2
-    return max(rows, spec.rows), panels * spec.columns
+    return greatest(rows, spec.rows), panels * spec.columns
 
 
 def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]:
@@ -305,17 +311,19 @@ def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]
     A unit for each core is best: B is then read along memory, Note [Lines ahead]. Several blocks of rows are an even
     number, as that of most machines' cores.
     """
-    blocks = max(1, -(-m // _ROWS))
+    blocks = greatest(1, -(-m // _ROWS))
     blocks += blocks % 2 * (blocks > 1)
-    rows = _ceil(max(1, -(-m // blocks)), spec.rows)
-    columns = _ceil(max(1, -(-n // max(1, max(2, config.num_threads) // blocks))), spec.columns)
+    rows = _ceil(greatest(1, -(-m // blocks)), spec.rows)
+    share = greatest(1, max(2, config.num_threads) // blocks)
+    columns = _ceil(greatest(1, -(-n // share)), spec.columns)
     if several and spec.copy_rows:
-        columns = min(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
+        columns = smallest(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
     return rows, columns
 
 
 def _pack_rows(m: int, panels: int, flop_per_row: float) -> int:
     """Rows that share one copy of a panel: fewer where else there would be less than a unit for every core."""
-    wanted = min(_UNITS, int(m * panels * flop_per_row / _UNIT_FLOP_LEAST))
-    blocks = -(-wanted // max(1, panels))
-    return min(_PACK_ROWS, max(_PACK_ROWS_LEAST, -(-m // max(1, blocks))))
+    wanted = smallest(_UNITS, whole(m * panels * flop_per_row / _UNIT_FLOP_LEAST))
+    blocks = -(-wanted // greatest(1, panels))
+    found: int = smallest(_PACK_ROWS, greatest(_PACK_ROWS_LEAST, -(-m // greatest(1, blocks))))
+    return found

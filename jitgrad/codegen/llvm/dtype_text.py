@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+from jitgrad.codegen.symbols.number import TOKEN, current_env, whole
 from jitgrad.dtypes import FLOATING, DType, known_dtypes
 
 __all__ = ["memory", "number", "of", "register", "register_nbytes", "short_steps", "steps", "suffix"]
@@ -48,6 +49,10 @@ def suffix(name: str, lanes: int, memory: bool = False) -> str:
 
 def number(literal: str, dtype: str) -> float | int:
     """The number that a constant's ``repr`` stands for."""
+    env = current_env()
+    if env is not None and literal.startswith(TOKEN):
+        found = env.number(literal)
+        return found if _BY_NAME[dtype].category is FLOATING else whole(found)
     if literal in _WORDS:
         value: float | int = int(_WORDS[literal])
     else:

@@ -43,6 +43,7 @@ from typing import Any
 
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
+from jitgrad.codegen.symbols.number import lifted
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
@@ -169,7 +170,7 @@ class Builder:
     def const(self, value: bool | int | float, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
         # repr tells -0.0 from 0.0 and makes NaN equal to itself; the value itself rides along
         if dtype.is_short:
-            value = dtype.number(value)
+            value = lifted(dtype.number)(value)
         leaf = self.make("const", (), (repr(value),), (), dtype)
         return self.expand(leaf, shape)
 

@@ -9,6 +9,7 @@ A rule may not change a rounding, a NaN or a signed zero that eager mode would g
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
-from jitgrad.dtypes import FLOATING, INTEGER, bool_
+from jitgrad.codegen.symbols.number import TOKEN, current_env, is_symbolic, lifted
+from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
 
@@ -140,7 +142,9 @@ def const_of(v: Value) -> bool | int | float | None:
         if v.op != "expand" and v.op != "reshape":
             return None
         v = v.srcs[0]
-    text = v.params[0]
+    text, env = v.params[0], current_env()
+    if env is not None and text.startswith(TOKEN):
+        return env.number(text)  # type: ignore[return-value]
     if text in _WORDS:
         return _WORDS[text]
     try:
@@ -169,18 +173,25 @@ def _fold(b: Builder, v: Value) -> Value | None:
         if number is None:
             return None
         numbers.append(number)
-    with np.errstate(all="ignore"):
-        out = _FOLD[v.op](*(s.dtype.np.type(n) for s, n in zip(v.srcs, numbers, strict=True)))
-    return b.const(out.item(), v.dtype, v.shape)
+    return b.const(_computed(_FOLD[v.op], [s.dtype for s in v.srcs], numbers), v.dtype, v.shape)
+
+
+def _computed(function: Callable[..., Any], dtypes: Sequence[DType], numbers: Sequence[Any]) -> Any:
+    """A function of constants, each in its dtype."""
+    kinds = [dtype.np.type for dtype in dtypes]
+
+    def compute(*numbers: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*[kind(n) for kind, n in zip(kinds, numbers, strict=True)]).item()
+
+    return lifted(compute)(*numbers)
 
 
 def _fold_div(b: Builder, v: Value) -> Value | None:
     numbers = [const_of(s) for s in v.srcs]
     if v.dtype.category is not FLOATING or any(n is None for n in numbers):
         return None
-    kind = v.dtype.np.type
-    with np.errstate(all="ignore"):
-        return b.const((kind(numbers[0]) / kind(numbers[1])).item(), v.dtype, v.shape)
+    return b.const(_computed(operator.truediv, [v.dtype, v.dtype], numbers), v.dtype, v.shape)
 
 
 def _fold_cast(b: Builder, v: Value) -> Value | None:
@@ -188,10 +199,8 @@ def _fold_cast(b: Builder, v: Value) -> Value | None:
     if number is None or (v.dtype.category is INTEGER and not abs(number) < 2 ** (8 * v.dtype.itemsize - 1)):
         return None  # a kernel knows what becomes of a number that does not fit
     if v.dtype.is_short or v.srcs[0].dtype.is_short:
-        return b.const(v.dtype.number(number), v.dtype, v.shape)
-    with np.errstate(all="ignore"):
-        folded = v.dtype.np.type(v.srcs[0].dtype.np.type(number))
-    return b.const(folded.item(), v.dtype, v.shape)
+        return b.const(lifted(v.dtype.number)(number), v.dtype, v.shape)
+    return b.const(_computed(v.dtype.np.type, [v.srcs[0].dtype], [number]), v.dtype, v.shape)
 
 
 def _identity_add(b: Builder, v: Value) -> Value | None:
@@ -231,11 +240,15 @@ def _identity_div(b: Builder, v: Value) -> Value | None:
         return x
     if math.prod(v.shape) == 1:  # a mean's count: its kernel should serve every count
         return None
-    mantissa, exponent = math.frexp(number) if number and math.isfinite(number) else (0.0, 0)
-    if abs(mantissa) == 0.5 and -100 < exponent < 100:
+    if lifted(_is_power_of_two)(number):
         product: Value = b.mul(x, 1.0 / number)
         return product
     return None
+
+
+def _is_power_of_two(number: float) -> bool:
+    mantissa, exponent = math.frexp(number) if number and math.isfinite(number) else (0.0, 0)
+    return abs(mantissa) == 0.5 and -100 < exponent < 100
 
 
 def _double_neg(b: Builder, v: Value) -> Value | None:
@@ -262,7 +275,7 @@ def _pow(b: Builder, v: Value) -> Value | None:
     x, n = v.srcs[0], const_of(v.srcs[1])
     if n is None or (v.dtype.category is not FLOATING and n not in (1, 2, 3)):
         return None
-    found = _POWERS.get(float(n))
+    found = None if is_symbolic(n) else _POWERS.get(float(n))
     return found(b, x) if found else None
 
 

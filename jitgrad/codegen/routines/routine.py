@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.text import FnBuilder
+from jitgrad.codegen.symbols.number import whole
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
 
@@ -155,7 +156,7 @@ class RoutineCall:
         numbers = iter(self.numbers)
         for param in self.routine.params:
             if param.kind in ("int", "bool"):
-                words.append(int(next(numbers)))
+                words.append(whole(next(numbers)))
             elif param.kind != "unit":
                 place, shape, dtype = next(arrays)
                 words += place if isinstance(place, list) else [place]

@@ -16,6 +16,7 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
+from jitgrad.codegen.symbols.number import TOKEN, current_env, is_symbolic, lifted, whole
 from jitgrad.dtypes import FLOATING, int32, int64
 
 __all__ = ["laid_out"]
@@ -31,6 +32,8 @@ def laid_out(
     in_text = _integers_in_text(instrs)
     for n, i in enumerate(instrs):
         op = "number" if i.op == "const" and n not in in_text and _is_argument(i) else i.op
+        if op == "const":
+            i = i._replace(extra=(_settled(i.extra[0]),))
         static, own = _WORDS.get(op, _no_words)(i, dims, body)
         out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count))
         words += own
@@ -98,15 +101,29 @@ def _is_argument(i: LoopInstr) -> bool:
     """
     if i.dtype.category is not FLOATING and i.dtype not in (int32, int64):
         return False
-    return abs(number(i.extra[0], i.dtype.name)) not in _IN_TEXT
+    value = abs(number(i.extra[0], i.dtype.name))
+    return all([value != known for known in _IN_TEXT]) if is_symbolic(value) else value not in _IN_TEXT
+
+
+def _settled(literal: Any) -> Any:
+    """A constant of the text; of a symbolic number, its value from now on."""
+    env = current_env()
+    is_token = env is not None and type(literal) is str and literal.startswith(TOKEN)
+    return repr(env.number(literal).settled()) if env is not None and is_token else literal
 
 
 def _number_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
     """An integer, or the bits of a double."""
     value = number(i.extra[0], i.dtype.name)
     if i.dtype.category is not FLOATING:
-        return (), [int(value)]
-    return (), list(struct.unpack("<q", struct.pack("<d", value)))
+        return (), [whole(value)]
+    return (), [lifted(_bits)(value)]
+
+
+def _bits(value: float) -> int:
+    """Of a double."""
+    found: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return found
 
 
 def _no_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:

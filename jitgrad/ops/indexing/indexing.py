@@ -31,7 +31,7 @@ Dims = tuple[int, ...]
 def _index_shape(indices: Any) -> tuple[int, ...]:
     shapes = [tuple(i.shape) for i in indices]
     try:
-        return np.broadcast_shapes(*shapes)
+        return shapes[0] if all([s == shapes[0] for s in shapes]) else np.broadcast_shapes(*shapes)
     except ValueError:
         shown = ", ".join(str(list(s)) for s in shapes)
         raise IndexError(

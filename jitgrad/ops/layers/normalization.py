@@ -102,7 +102,7 @@ def np_moments(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any
 
 def lower_moments(b: Any, x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
     """The primitives of ``np_moments``."""
-    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
+    count = b.const(1.0 * contiguous_dims(x.shape, dims), x.dtype)
     mean = b.div(b.sum(x, dims, True), count)
     centred = b.sub(x, mean)
     variance = b.div(b.sum(b.mul(centred, centred), dims, True), count)

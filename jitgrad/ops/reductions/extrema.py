@@ -6,6 +6,7 @@ Must not know: Tensor, kernels.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def _np_arg(np_function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
 def _lower_arg(primitive: str) -> Any:
     def lower(b: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
         if dim is None:
-            flat = b.argreduce(primitive, b.reshape(x, (int(np.prod(x.shape)),)), 0, False)
+            flat = b.argreduce(primitive, b.reshape(x, (math.prod(x.shape),)), 0, False)
             return b.reshape(flat, (1,) * len(x.shape)) if keepdim else flat
         if not x.shape:
             return b.const(0, int64)

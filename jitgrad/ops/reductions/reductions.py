@@ -119,7 +119,7 @@ _np_mean.direct = _float_mean  # type: ignore[attr-defined]
 def _lower_mean(b: Any, x: Any, dim: Dim, keepdim: bool, dtype: DType | None) -> Any:
     dims, out = wrap_dims(dim, len(x.shape)), _mean_dtype(x, dtype)
     total = b.sum(operand(b, x, out), dims, keepdim)
-    return b.div(total, b.const(float(contiguous_dims(x.shape, dims)), out.compute))
+    return b.div(total, b.const(1.0 * contiguous_dims(x.shape, dims), out.compute))
 
 
 def _sum_rule(c: RuleContext, g: Any) -> Any:
@@ -245,7 +245,8 @@ def _var_aval(x: Aval, dim: Dim, correction: float, keepdim: bool) -> Aval:
 
 
 def _freedom(shape: tuple[int, ...], dim: Dim, correction: float) -> float:
-    return float(max(0.0, contiguous_dims(shape, wrap_dims(dim, len(shape))) - correction))
+    freedom = contiguous_dims(shape, wrap_dims(dim, len(shape))) - correction
+    return 1.0 * freedom if freedom > 0 else 0.0
 
 
 def _np_var(x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:
@@ -257,7 +258,7 @@ def _np_var(x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:
 
 def _lower_var(b: Any, x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:
     dims = wrap_dims(dim, len(x.shape))
-    count = b.const(float(contiguous_dims(x.shape, dims)), x.dtype)
+    count = b.const(1.0 * contiguous_dims(x.shape, dims), x.dtype)
     centred = b.sub(x, b.div(b.sum(x, dims, True), count))
     total = b.sum(b.mul(centred, centred), dims, keepdim)
     return b.div(total, b.const(_freedom(x.shape, dim, correction), x.dtype))

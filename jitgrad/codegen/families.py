@@ -1,0 +1,380 @@
+"""Programs for segments that differ from a known one in their extents alone.
+
+Owns: ``Families``, ``families``: kinds of segments, and the programs that serve all extents.
+Must not know: how segments are planned.
+
+# Note [Program families]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# Two segments are of one kind if they are equal in all but their extents: the integers of layouts and params are
+# replaced by the order in which different ones are met (0, 1 and negative ones stay; a row-major layout has no
+# strides). Example: [37, 16] @ [16, 148] + [148] of [37, 148] is (a, b) (b, c) (c) (a, c) with the extents 37, 16, 148.
+# Planning costs a hundred microseconds an operation, and graphs, sentences or molecules bring other extents with each
+# step. So from a kind's ``_TRACED_FROM``-th segment on it is planned with symbols for those extents that differ from
+# the one before (Note [Symbolic extents]), which gives a program that serves all extents with the same answers to the
+# same guards: a *member* of the family of programs that such segments have. Where no member's guards hold, another is
+# made, up to ``_MAX_MEMBERS``; from a kind that gives members for one set of extents only nothing more is expected.
+# A member's programs are, word for word, what planning would have made, but for the tile of a matrix product (any is
+# right, all give the same bits): ``config.verify`` plans each of them as well, and compares.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jitgrad.abi import EagerStep, Launch, NativeStep, Program
+from jitgrad.codegen.symbols.evaluator import Evaluator, evaluator
+from jitgrad.codegen.symbols.number import ShapeEnv, SymNumber
+from jitgrad.config import config
+from jitgrad.errors import CompileError
+from jitgrad.events import bump, is_logged, log
+from jitgrad.ops.aval import Aval, contiguous_strides
+from jitgrad.structs import replaced
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
+from jitgrad.user_line import let_through
+
+__all__ = ["Families", "families"]
+
+_TRACED_FROM = 4
+_MAX_MEMBERS = 12
+_MAX_PINNED = 3
+"""Members for one set of extents that a kind may have before it is given up."""
+_MAX_KINDS = 2048
+_MAX_INSTRS = 4000
+
+Planner = Callable[[Segment], Program]
+
+
+class Families:
+    """The kinds that a process has met."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Any, _Family] = {}
+
+    def program_of(self, segment: Segment, plan: Planner) -> Program | None:
+        """The program of a segment whose kind is known; None: it must be planned.
+
+        Args:
+            segment: what is to be computed.
+            plan: plans a segment.
+        """
+        if len(segment.instrs) > _MAX_INSTRS or is_logged("pipeline") or is_logged("fusion"):
+            return None
+        kind = _Kind(segment)
+        try:
+            family = self._kinds.get(kind.key)
+        except TypeError:  # a parameter that cannot be hashed
+            return None
+        if family is None:
+            if len(self._kinds) >= _MAX_KINDS:
+                self._kinds.clear()
+            family = self._kinds[kind.key] = _Family()
+        return family.program_of(kind, plan)
+
+    def forget(self) -> None:
+        """For tests."""
+        self._kinds.clear()
+
+
+families = Families()
+
+
+class _Kind:
+    """A segment's kind and its extents.
+
+    Attributes:
+        key: equal for segments of one kind.
+        extents: the different integers of its layouts and params that are not part of the key, in order.
+        ids, slots: as of ``Renumbered``.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        made = {vid for instr in segment.instrs for vid in instr.outputs}
+        self.ids = sorted(made.union(segment.inputs))
+        self.slots = sorted({x.slot for i in segment.instrs for x in i.inputs if type(x) is RuntimeScalar})
+        self._rank = {vid: nr for nr, vid in enumerate(self.ids)}
+        self._slot_rank = {slot: nr for nr, slot in enumerate(self.slots)}
+        self._numbers: dict[int, int] = {}
+        self._avals: dict[Any, int] = {None: -1}
+        self._layouts: list[Any] = []
+        instrs = tuple([self._instr(i) for i in segment.instrs])
+        inputs = tuple([(self._rank[vid], self._aval(aval)) for vid, aval in segment.inputs.items()])
+        layouts = tuple([(self._rank[vid], self._aval(aval)) for vid, aval in segment.layouts.items()])
+        writes = tuple([(self._rank[vid], self._rank[into]) for vid, into in segment.writes])
+        outputs = tuple([self._rank[vid] for vid in segment.outputs])
+        self.key = (instrs, inputs, layouts, writes, outputs, tuple(self._layouts))
+        self.extents = tuple(self._numbers)
+
+    def _instr(self, instr: Instr) -> Any:
+        avals = [self._aval(a) for a in instr.avals]
+        own = [self._aval(a) for a in instr.input_avals]
+        operands = [self._operand(x) for x in instr.inputs]
+        outputs = [self._rank[vid] for vid in instr.outputs]
+        params = self._param(instr.params, _extents_of(instr)) if instr.params else ()
+        return (instr.op, *operands, -1, *outputs, -1, *own, -1, *avals, params)
+
+    def _operand(self, x: Any) -> Any:
+        if type(x) is int:
+            return self._rank[x]
+        return (_exact(x.value),) if type(x) is Const else (self._slot_rank[x.slot], x.is_float)
+
+    def _aval(self, aval: Aval | None) -> int:
+        """The number of a layout among those of the segment."""
+        found = self._avals.get(aval)
+        if found is None:
+            found = self._avals[aval] = len(self._layouts)
+            assert aval is not None
+            number = self._number
+            if aval.is_canonical and not aval.offset:
+                self._layouts.append((aval.dtype, *[number(n) for n in aval.shape]))
+            else:
+                numbers = (*aval.shape, *aval.stride, aval.offset)
+                flags = aval.is_canonical, aval.is_contiguous
+                self._layouts.append((aval.dtype, flags, aval.device, *[number(n) for n in numbers]))
+        return found
+
+    def _number(self, n: int) -> int:
+        """0, 1 and negative integers as they are; of an extent two more than its number."""
+        return n if n < 2 else 2 + self._numbers.setdefault(n, len(self._numbers))
+
+    def _param(self, x: Any, own: frozenset[int]) -> Any:
+        kind = type(x)
+        if kind is tuple:
+            return tuple([self._param(y, own) for y in x])
+        return _EXTENT + self._number(x) if kind is int and x in own else _exact(x)
+
+    def twin(self, symbols: dict[int, SymNumber]) -> Segment:
+        """The segment, with symbols for the extents that have some."""
+        avals: dict[Aval, Aval] = {}
+
+        def of(n: int) -> Any:
+            return symbols.get(n, n) if n > 1 else n
+
+        def aval_of(aval: Aval) -> Aval:
+            found = avals.get(aval)
+            if found is None:
+                found = avals[aval] = _symbolic_aval(aval, of)
+            return found
+
+        def param_of(x: Any, own: frozenset[int]) -> Any:
+            if type(x) is tuple:
+                return tuple([param_of(y, own) for y in x])
+            return of(x) if type(x) is int and x in own else x
+
+        segment = self.segment
+        instrs = [
+            replaced(
+                i,
+                params=param_of(i.params, _extents_of(i)),
+                avals=tuple([aval_of(a) for a in i.avals]),
+                input_avals=tuple([None if a is None else aval_of(a) for a in i.input_avals]),
+            )
+            for i in segment.instrs
+        ]
+        return _SymbolicSegment(
+            instrs,
+            {vid: aval_of(aval) for vid, aval in segment.inputs.items()},
+            segment.outputs,
+            segment.writes,
+            segment.write_log,
+            {vid: aval_of(aval) for vid, aval in segment.layouts.items()},
+        )
+
+
+_EXTENT = 1 << 62
+"""Is added to the code of an extent among params, which no integer there is."""
+
+
+def _extents_of(instr: Instr) -> frozenset[int]:
+    """The integers of an instruction's params that count as extents."""
+    if not instr.params:
+        return frozenset()
+    return frozenset([n for a in (*instr.avals, *instr.input_avals) if a is not None for n in a.shape if n > 1])
+
+
+def _exact(x: Any) -> Any:
+    """Equal for what is equal and of one type only."""
+    kind = type(x)
+    if kind is float:
+        return kind, x.hex()
+    return (kind, x) if kind is int or kind is bool else (kind, repr(x)) if kind is complex else x
+
+
+def _symbolic_aval(aval: Aval, of: Callable[[int], Any]) -> Aval:
+    """An aval that is not interned. What kind of layout it is is part of the kind."""
+    made = Aval()
+    made.shape = tuple([of(n) for n in aval.shape])
+    made.dtype, made.device, made.size, made.start = aval.dtype, aval.device, aval.size, None
+    made.stride = contiguous_strides(made.shape) if aval.is_canonical else tuple([of(n) for n in aval.stride])
+    made.offset = of(aval.offset)
+    made.is_canonical, made.is_contiguous = aval.is_canonical, aval.is_contiguous
+    numel: Any = 1
+    for n in made.shape:
+        numel = numel * n
+    made.numel = numel
+    return made
+
+
+class _SymbolicSegment:
+    """A ``Segment`` whose layouts have symbols."""
+
+    def __init__(self, *fields: Any) -> None:
+        self.instrs, self.inputs, self.outputs, self.writes, self.write_log, self.layouts = fields
+
+    def stored_aval(self, vid: int, aval: Aval) -> Aval:
+        """See ``Segment.stored_aval``."""
+        known = self.layouts.get(vid)
+        if known is not None or (aval.is_canonical and not isinstance(aval.offset, SymNumber) and not aval.offset):
+            return known or aval
+        made = Aval()
+        made.shape, made.dtype, made.device, made.size, made.start = aval.shape, aval.dtype, aval.device, (), None
+        made.stride, made.offset, made.numel = contiguous_strides(aval.shape), 0, aval.numel
+        made.is_canonical = made.is_contiguous = True
+        return made
+
+
+class _Family:
+    """The members of one kind."""
+
+    def __init__(self) -> None:
+        self.members: list[_Member] = []
+        self.seen = 0
+        self.pinned = 0
+        self.last: tuple[int, ...] = ()
+
+    def program_of(self, kind: _Kind, plan: Planner) -> Program | None:
+        for nr, member in enumerate(self.members):
+            program = _checked(member.program_of(kind), kind, plan)
+            if program is not None:
+                if nr:
+                    self.members.insert(0, self.members.pop(nr))
+                bump("family_programs")
+                return program
+        before, self.last = self.last, kind.extents
+        if before == kind.extents:
+            return None
+        self.seen += 1
+        if self.seen < _TRACED_FROM or len(self.members) >= _MAX_MEMBERS or self.pinned >= _MAX_PINNED:
+            return None
+        member = _traced(kind, before, plan)
+        if member is None:
+            self.pinned += 1
+            return None
+        self.pinned += member.is_pinned
+        self.members.insert(0, member)
+        return _checked(member.program_of(kind), kind, plan)
+
+
+def _checked(program: Program | None, kind: _Kind, plan: Planner) -> Program | None:
+    """The program; CompileError if ``config.verify`` finds that planning gives another."""
+    if program is not None and config.verify:
+        _compare(program, plan(kind.segment))
+    return program
+
+
+class _Member:
+    """A program for all extents that its guards let through."""
+
+    def __init__(self, kind: _Kind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
+        self.program, self.ids, self.slots = program, kind.ids, kind.slots
+        self.instrs = kind.segment.instrs
+        self.fixed = fixed  # number of an extent -> what it must be
+        self.free = [n for n in range(len(kind.extents)) if n not in fixed]
+        self.is_pinned = all(
+            any(g.op == "==" and g.answer and g.x is s and type(g.y) is int for g in env.guards) for s in env.symbols
+        )
+        self.evaluate: Evaluator = evaluator(env, [_numbers_of(s) for s in program.steps] + [_sizes_of(program)])
+
+    def program_of(self, kind: _Kind) -> Program | None:
+        extents = kind.extents
+        if any([extents[n] != value for n, value in self.fixed.items()]):
+            return None
+        found = self.evaluate(*[extents[n] for n in self.free])
+        return None if found is None else self._filled(found, kind)
+
+    def _filled(self, found: tuple[Any, ...], kind: _Kind) -> Program:
+        id_of = dict(zip(self.ids, kind.ids, strict=True))
+        slot_of = dict(zip(self.slots, kind.slots, strict=True))
+        program, steps = self.program, []
+        for step, numbers in zip(program.steps, found, strict=False):
+            if isinstance(step, EagerStep):
+                place = next(n for n, i in enumerate(self.instrs) if i.outputs == step.instr.outputs)
+                steps.append(EagerStep(kind.segment.instrs[place], step.reason))
+                continue
+            arena, sizes, *launches = numbers
+            filled = iter(launches)
+            stages = tuple([
+                tuple([Launch(x.kernel, *next(filled), x.name) for x in stage]) for stage in step.stages
+            ])
+            steps.append(NativeStep(
+                tuple([id_of[vid] for vid in step.inputs]),
+                tuple([(id_of[vid], size) for (vid, _), size in zip(step.outputs, sizes, strict=True)]),
+                arena,
+                tuple([(slot_of[slot], is_float) for slot, is_float in step.scalars]),
+                stages,
+                step.keep_alive,
+            ))
+        outputs = tuple([(id_of[vid], size) for (vid, _), size in zip(program.outputs, found[-1], strict=True)])
+        return Program(steps, outputs, program.kernel_names, program.notes, program.text)
+
+
+def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
+    """All numbers of a step that extents decide."""
+    if isinstance(step, EagerStep):
+        return ()
+    launches = [(x.args, x.units, x.grain, x.cost) for stage in step.stages for x in stage]
+    return (step.arena_nbytes, tuple([size for _, size in step.outputs]), *launches)
+
+
+def _sizes_of(program: Program) -> tuple[Any, ...]:
+    return tuple([size for _, size in program.outputs])
+
+
+def _traced(kind: _Kind, before: Sequence[int], plan: Planner) -> _Member | None:
+    """A member for extents that differ from those of ``before`` where these do; None: there is none."""
+    env, symbols, fixed = ShapeEnv(), {}, {}
+    for nr, (n, other) in enumerate(itertools.zip_longest(kind.extents, before)):
+        if n == other:
+            fixed[nr] = n
+        else:
+            symbols[n] = env.symbol(n)
+    try:
+        with env:
+            program = plan(kind.twin(symbols))
+    except CompileError as error:
+        log("record", "no program for all extents: %s", error)
+        return None
+    except Exception as error:
+        let_through(error)
+        log("record", "no program for all extents: %r", error)
+        return None
+    bump("families")
+    return _Member(kind, program, env, fixed)
+
+
+def _compare(found: Program, planned: Program) -> None:
+    """CompileError unless two programs are the same, but for products' tiles."""
+    for mine, other in itertools.zip_longest(found.steps, planned.steps):
+        if isinstance(mine, EagerStep) and isinstance(other, EagerStep):
+            continue
+        same = (mine.inputs, mine.outputs, mine.scalars) == (other.inputs, other.outputs, other.scalars)
+        if not same or mine.arena_nbytes != other.arena_nbytes:
+            raise CompileError(f"a program of a family has {_shown(mine)} where planning gives {_shown(other)}")
+        for x, y in itertools.zip_longest(_launches(mine), _launches(other)):
+            products = x.name.startswith("gemm") and y.name.startswith("gemm") and x.name != y.name
+            if not products and (x.name, x.args, x.units, x.grain, x.cost) != (y.name, y.args, y.units, y.grain, y.cost):
+                raise CompileError(f"a program of a family launches {_line(x)} where planning launches {_line(y)}")
+
+
+def _launches(step: NativeStep) -> Iterator[Launch]:
+    return itertools.chain.from_iterable(step.stages)
+
+
+def _shown(step: NativeStep) -> str:
+    return f"inputs {step.inputs}, outputs {step.outputs}, arena {step.arena_nbytes}, scalars {step.scalars}"
+
+
+def _line(launch: Launch) -> str:
+    return f"{launch.name} {launch.args}, {launch.units} units, grain {launch.grain}, cost {launch.cost}"
