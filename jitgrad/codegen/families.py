@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
-from jitgrad.codegen.symbols.evaluator import Evaluator, evaluator
-from jitgrad.codegen.symbols.number import ShapeEnv, SymNumber
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
 from jitgrad.ops.aval import Aval, contiguous_strides
 from jitgrad.structs import replaced
+from jitgrad.symbols.evaluator import Evaluator, evaluator
+from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
 from jitgrad.user_line import let_through
 

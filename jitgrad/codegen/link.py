@@ -24,12 +24,12 @@ from jitgrad.codegen.piece import Piece
 from jitgrad.codegen.plan import Buffer, Job
 from jitgrad.codegen.routines.routine_kernel import RoutineKernel
 from jitgrad.codegen.schedule.kernel_ir import BufferArg, LoopKernel, NestKey
-from jitgrad.codegen.symbols.number import TOKEN, current_env, greatest, whole
 from jitgrad.codegen.turns.merge import ScalarWord, SlotWord
 from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
+from jitgrad.symbols.number import TOKEN, current_env, greatest, whole
 from jitgrad.tracer.recording.graph import RuntimeScalar, Segment
 
 __all__ = ["Linker", "has_work", "lazy_text", "link"]

@@ -37,13 +37,13 @@ from jitgrad.codegen.primitives.updates import READ_THROUGH, SPREAD, chains_to_c
 from jitgrad.codegen.routines.routine_kernel import operand_places
 from jitgrad.codegen.routines.walks import WALKS
 from jitgrad.codegen.show import show_destinations, show_groups, show_plan, show_values
-from jitgrad.codegen.symbols.number import current_env
 from jitgrad.codegen.verify import verify_piece, verify_segment
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
 from jitgrad.garbage import without_collections
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.symbols.number import current_env
 from jitgrad.tracer.recording.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 

@@ -18,9 +18,9 @@ from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of, span_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest, way_of
 from jitgrad.codegen.llvm.target import Target
-from jitgrad.codegen.symbols.number import greatest, similar, smallest, whole
 from jitgrad.config import config
 from jitgrad.dtypes import DType, float64
+from jitgrad.symbols.number import greatest, similar, smallest, whole
 
 __all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 
-from jitgrad.codegen.symbols.number import TOKEN, current_env, whole
 from jitgrad.dtypes import FLOATING, DType, known_dtypes
+from jitgrad.symbols.number import TOKEN, current_env, whole
 
 __all__ = ["memory", "number", "of", "register", "register_nbytes", "short_steps", "steps", "suffix"]
 

@@ -43,9 +43,9 @@ from typing import Any
 
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
-from jitgrad.codegen.symbols.number import lifted
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
+from jitgrad.symbols.number import lifted
 
 __all__ = ["COMPARISONS", "POINTWISE", "SCANS", "SCATTERS", "SORTS", "Builder", "Value", "is_widening", "memory_of"]
 

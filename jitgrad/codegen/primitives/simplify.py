@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
-from jitgrad.codegen.symbols.number import TOKEN, current_env, is_symbolic, lifted
 from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
+from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
 

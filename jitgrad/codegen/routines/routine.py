@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
 from jitgrad.codegen.llvm.text import FnBuilder
-from jitgrad.codegen.symbols.number import whole
 from jitgrad.dtypes import DType
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.symbols.number import whole
 
 __all__ = ["ArrayRoutine", "RoutineCall", "RoutineParam", "run"]
 

@@ -16,8 +16,8 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
-from jitgrad.codegen.symbols.number import TOKEN, current_env, is_symbolic, lifted, whole
 from jitgrad.dtypes import FLOATING, int32, int64
+from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, whole
 
 __all__ = ["laid_out"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.codegen.symbols.number import ShapeEnv, SymNumber
+from jitgrad.symbols.number import ShapeEnv, SymNumber
 
 __all__ = ["evaluator"]
 
