@@ -45,6 +45,8 @@ COUNTERS: dict[str, str] = {
     "known_plans": "segments that took the plan of an equal one of the same function",
     "families": "plans for all extents, Note [Program families]",
     "family_programs": "programs that took such a plan: their segments differ from a known one in extents alone",
+    "path_families": "paths derived for all extents, Note [Path families]",
+    "copied_paths": "stretches of such paths that were copied, not recorded",
     "equal_turns": "parts of a long loop that took the plan of an equal part, Note [Equal turns]",
     "compiles": "kernels compiled by LLVM",
     "built_beside": "of these, by processes beside this one, Note [Builders]",

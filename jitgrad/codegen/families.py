@@ -34,7 +34,7 @@ from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
 from jitgrad.user_line import let_through
 
-__all__ = ["Families", "families"]
+__all__ = ["Families", "families", "filled", "numbers_of"]
 
 _TRACED_FROM = 4
 _MAX_MEMBERS = 12
@@ -173,7 +173,7 @@ class _Kind:
             )
             for i in segment.instrs
         ]
-        return _SymbolicSegment(
+        return Segment(
             instrs,
             {vid: aval_of(aval) for vid, aval in segment.inputs.items()},
             segment.outputs,
@@ -215,24 +215,6 @@ def _symbolic_aval(aval: Aval, of: Callable[[int], Any]) -> Aval:
         numel = numel * n
     made.numel = numel
     return made
-
-
-class _SymbolicSegment:
-    """A ``Segment`` whose layouts have symbols."""
-
-    def __init__(self, *fields: Any) -> None:
-        self.instrs, self.inputs, self.outputs, self.writes, self.write_log, self.layouts = fields
-
-    def stored_aval(self, vid: int, aval: Aval) -> Aval:
-        """See ``Segment.stored_aval``."""
-        known = self.layouts.get(vid)
-        if known is not None or (aval.is_canonical and not isinstance(aval.offset, SymNumber) and not aval.offset):
-            return known or aval
-        made = Aval()
-        made.shape, made.dtype, made.device, made.size, made.start = aval.shape, aval.dtype, aval.device, (), None
-        made.stride, made.offset, made.numel = contiguous_strides(aval.shape), 0, aval.numel
-        made.is_canonical = made.is_contiguous = True
-        return made
 
 
 class _Family:
@@ -285,7 +267,7 @@ class _Member:
         self.is_pinned = all(
             any(g.op == "==" and g.answer and g.x is s and type(g.y) is int for g in env.guards) for s in env.symbols
         )
-        self.evaluate: Evaluator = evaluator(env, [_numbers_of(s) for s in program.steps] + [_sizes_of(program)])
+        self.evaluate: Evaluator = evaluator(env.guards, len(env.symbols), numbers_of(program))
 
     def program_of(self, kind: _Kind) -> Program | None:
         extents = kind.extents
@@ -295,29 +277,43 @@ class _Member:
         return None if found is None else self._filled(found, kind)
 
     def _filled(self, found: tuple[Any, ...], kind: _Kind) -> Program:
+        """The program in the segment's own ids."""
         id_of = dict(zip(self.ids, kind.ids, strict=True))
         slot_of = dict(zip(self.slots, kind.slots, strict=True))
-        program, steps = self.program, []
-        for step, numbers in zip(program.steps, found, strict=False):
+        made, steps = filled(self.program, found), []
+        for step in made.steps:
             if isinstance(step, EagerStep):
                 place = next(n for n, i in enumerate(self.instrs) if i.outputs == step.instr.outputs)
                 steps.append(EagerStep(kind.segment.instrs[place], step.reason))
                 continue
-            arena, sizes, *launches = numbers
-            filled = iter(launches)
-            stages = tuple([
-                tuple([Launch(x.kernel, *next(filled), x.name) for x in stage]) for stage in step.stages
-            ])
-            steps.append(NativeStep(
-                tuple([id_of[vid] for vid in step.inputs]),
-                tuple([(id_of[vid], size) for (vid, _), size in zip(step.outputs, sizes, strict=True)]),
-                arena,
-                tuple([(slot_of[slot], is_float) for slot, is_float in step.scalars]),
-                stages,
-                step.keep_alive,
-            ))
-        outputs = tuple([(id_of[vid], size) for (vid, _), size in zip(program.outputs, found[-1], strict=True)])
-        return Program(steps, outputs, program.kernel_names, program.notes, program.text)
+            step.inputs = tuple([id_of[vid] for vid in step.inputs])
+            step.outputs = tuple([(id_of[vid], size) for vid, size in step.outputs])
+            step.scalars = tuple([(slot_of[slot], is_float) for slot, is_float in step.scalars])
+            steps.append(step)
+        made.steps = steps
+        made.outputs = tuple([(id_of[vid], size) for vid, size in made.outputs])
+        return made
+
+
+def numbers_of(program: Program) -> tuple[Any, ...]:
+    """All numbers of a program that extents decide, for ``filled``."""
+    return (*map(_numbers_of, program.steps), tuple([size for _, size in program.outputs]))
+
+
+def filled(program: Program, numbers: tuple[Any, ...]) -> Program:
+    """The program with other numbers in the places of ``numbers_of``."""
+    steps: list[Any] = []
+    for step, found in zip(program.steps, numbers, strict=False):
+        if isinstance(step, EagerStep):
+            steps.append(step)
+            continue
+        arena, sizes, *launches = found
+        following = iter(launches)
+        stages = tuple([tuple([Launch(x.kernel, *next(following), x.name) for x in stage]) for stage in step.stages])
+        outputs = tuple([(vid, size) for (vid, _), size in zip(step.outputs, sizes, strict=True)])
+        steps.append(NativeStep(step.inputs, outputs, arena, step.scalars, stages, step.keep_alive))
+    outputs = tuple([(vid, size) for (vid, _), size in zip(program.outputs, numbers[-1], strict=True)])
+    return Program(steps, outputs, program.kernel_names, program.notes, program.text)
 
 
 def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
@@ -326,10 +322,6 @@ def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
         return ()
     launches = [(x.args, x.units, x.grain, x.cost) for stage in step.stages for x in stage]
     return (step.arena_nbytes, tuple([size for _, size in step.outputs]), *launches)
-
-
-def _sizes_of(program: Program) -> tuple[Any, ...]:
-    return tuple([size for _, size in program.outputs])
 
 
 def _traced(kind: _Kind, before: Sequence[int], plan: Planner) -> _Member | None:

@@ -47,7 +47,7 @@ from jitgrad.symbols.number import current_env
 from jitgrad.tracer.recording.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 
-__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_parts", "plan_segment"]
+__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_for_symbols", "plan_parts", "plan_segment"]
 
 _MAX_COPIES = 64
 _MAX_NOTES = 200
@@ -89,6 +89,16 @@ def compile_segment(segment: Segment) -> Program:
 def _found_or_planned(segment: Segment) -> Program:
     """See Note [Program families]."""
     return families.program_of(segment, _planned_and_linked) or _planned_and_linked(segment)
+
+
+def plan_for_symbols(segment: Segment) -> Program:
+    """The program of a segment with symbolic extents, whose numbers are symbolic, too; under its ``ShapeEnv``.
+
+    Raises:
+        CompileError: it cannot be compiled, or not for more than one set of extents.
+    """
+    program: Program = without_collections(_planned_and_linked, segment)
+    return program
 
 
 def _planned_and_linked(segment: Segment) -> Program:

@@ -41,6 +41,7 @@ from jitgrad.state import switch_handler
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recording.call_graph import CallGraph
 from jitgrad.tracer.recording.graph import Instr, Segment
+from jitgrad.tracer.recording.recorder_state import RUNNING
 
 if TYPE_CHECKING:
     from jitgrad.compiled.known_plans import KnownPlan
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["backend"]
 
 _files: Any = LazyModule("jitgrad.checking.failure_file")
+_forks: Any = LazyModule("jitgrad.compiled.extents.forks")
 _known_plans: Any = LazyModule("jitgrad.compiled.known_plans")  # the first plan brings it
 _renumbered: Any = LazyModule("jitgrad.tracer.recording.renumbered")
 
@@ -105,6 +107,11 @@ class _Backend:
             release_cached()  # blocks that calls left which ran operation by operation: the arena takes their place
         plan = plans[numbered.key] = _known_plans.KnownPlan(program, numbered)
         return LoadedProgram(program, numbered.segment, plan)
+
+    @staticmethod
+    def copied_path(recorder: Any, aval: Aval, kind: Any) -> Any:
+        """The node of an input that has none yet, by Note [Path families]; None if it is to be recorded."""
+        return _forks.copied_path(recorder, aval, kind, RUNNING)
 
     @staticmethod
     def backward_eagerly(request: Any) -> Any:

@@ -15,12 +15,16 @@ from jitgrad.devices import CPU, Device
 from jitgrad.dtypes import DType
 from jitgrad.layouts import Size, channels_last, channels_last_3d, format_order, is_laid_out, iteration_order
 from jitgrad.locks import process_lock
+from jitgrad.symbols.number import ShapeEnv, current_env, is_symbolic, number_key
 
 __all__ = [
     "REPEATS", "Aval", "Strides", "check_allocatable", "check_inside", "contiguous_strides", "dense",
     "devices_in_use", "has_repeats", "in_order", "is_dense", "kept", "last_position", "make_aval", "own_layout",
     "pointwise_strides", "row_major", "suggested_order",
 ]  # fmt: skip
+
+
+Strides = tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -151,6 +155,9 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
     if type(shape) is not tuple:
         return make_aval(tuple(shape), dtype, stride, offset)
     if not _INT.issuperset(map(type, (*shape, *(stride or ()), offset))):  # True equals 1, and would be kept for it
+        env = current_env()
+        if env is not None and any(map(is_symbolic, (*shape, *(stride or ()), offset))):
+            return _symbolic(env, shape, dtype, contiguous_strides(shape) if stride is None else stride, offset)
         return make_aval(_integers(shape), dtype, stride and _integers(stride), int(index(offset)))
     row_major = contiguous_strides(shape)
     if stride is None:
@@ -171,6 +178,24 @@ def make_aval(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...] | No
                 raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
             raise RuntimeError(f"numel: integer multiplication overflow with sizes={list(shape)}")
     return _intern(key, aval)
+
+
+def _symbolic(env: ShapeEnv, shape: Strides, dtype: DType, stride: Strides, offset: int) -> Aval:
+    """An aval with symbolic extents, Note [Symbolic extents]: interned among those of its planning."""
+    key = (dtype, *map(number_key, (*shape, *stride, offset)))
+    known: Aval | None = env.avals.get(key)
+    if known is not None:
+        return known
+    aval = env.avals[key] = Aval()
+    aval.shape, aval.dtype, aval.stride, aval.offset = shape, dtype, stride, offset
+    aval.device, aval.size, aval.start = CPU, tuple.__new__(Size, shape), None
+    aval.numel = math.prod(shape)
+    row_major = contiguous_strides(shape)
+    aval.is_canonical = stride == row_major
+    aval.is_contiguous = aval.is_canonical or all(
+        n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True)
+    )
+    return aval
 
 
 def last_position(aval: Aval) -> int:
@@ -256,9 +281,6 @@ def _rebuild(shape: tuple[int, ...], dtype: DType, stride: tuple[int, ...], offs
 
 
 # --- layouts ---
-
-Strides = tuple[int, ...]
-
 
 def in_order(shape: Sequence[int], order: Sequence[int] | None) -> Strides | None:
     """The strides of a tensor without gaps; ``order``: dimensions from the slowest to the fastest. None: row-major."""

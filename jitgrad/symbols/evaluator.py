@@ -9,29 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.symbols.number import ShapeEnv, SymNumber
+from jitgrad.symbols.number import Guard, SymNumber
 
-__all__ = ["evaluator"]
+__all__ = ["Evaluator", "evaluator", "symbols_in"]
 
 Evaluator = Callable[..., "tuple[Any, ...] | None"]
 
 
-def evaluator(env: ShapeEnv, wanted: Sequence[Any]) -> Evaluator:
-    """A function of the extents: what ``wanted`` is for them; None where a guard's answer is another.
+def evaluator(guards: Sequence[Guard], count: int, wanted: Sequence[Any]) -> Evaluator:
+    """A function of the first ``count`` extents: what ``wanted`` is for them; None where a guard's answer is another.
 
     Guards come in the order in which they were asked, and each number just before it is needed: what a guard rules
     out, such as a division by zero, is never computed.
     """
     writer = _Writer()
-    for op, x, y, answer in env.guards:
+    for op, x, y, answer in guards:
         test = f"{writer.text(x)} {op} {writer.text(y)}"
         writer.lines.append(f"if {'not ' * answer}({test}): return None")
     result = ", ".join([writer.text(x) for x in wanted])
     body = "\n ".join([*writer.lines, f"return ({result}{',' if wanted else ''})"])
-    names = ", ".join([f"s{n}" for n in range(len(env.symbols))])
-    exec(f"def evaluate({names}):\n {body}", writer.names)  # noqa: S102  (of numbers and operators only)
+    names = ", ".join([f"s{n}" for n in range(count)])
+    exec(f"def evaluate({names}):\n {body}", writer.names)
     found: Evaluator = writer.names["evaluate"]
     return found
+
+
+def symbols_in(x: Any) -> int:
+    """How many of an environment's symbols must be known to know ``x``, a number or a tuple of such."""
+    if type(x) is tuple:
+        return max(map(symbols_in, x), default=0)
+    if type(x) is not SymNumber:
+        return 0
+    return x.args[0] + 1 if x.op == "symbol" else max(map(symbols_in, x.args), default=0)
 
 
 class _Writer:

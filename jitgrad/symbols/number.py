@@ -28,7 +28,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted", "similar", "smallest", "value_of", "whole"]
+__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted",
+           "number_key", "similar", "smallest", "value_of", "whole"]
 
 TOKEN = "$of:"
 """How the ``repr`` of a symbolic number begins."""
@@ -59,11 +60,13 @@ class ShapeEnv:
     Attributes:
         guards: in the order in which they were asked.
         symbols: the extents.
+        avals: layouts that were made of symbolic numbers.
     """
 
     def __init__(self) -> None:
         self.guards: list[Guard] = []
         self.symbols: list[SymNumber] = []
+        self.avals: dict[Any, Any] = {}
         self._numbers: list[SymNumber] = []
         self._interned: dict[Any, SymNumber] = {}
         self._asked: dict[Any, None] = {}
@@ -94,14 +97,14 @@ class ShapeEnv:
         answer = bool(_COMPARE[op](value_of(x), value_of(y)))
         if _is_certain(op, x, y):
             return answer
-        key = (op, _key(x), _key(y))
+        key = (op, number_key(x), number_key(y))
         if key not in self._asked:
             self._asked[key] = None
             self.guards.append(Guard(op, x, y, answer))
         return answer
 
     def _make(self, op: str, args: tuple[Any, ...], value: Any, low: int | None) -> SymNumber:
-        key = (op, *map(_key, args))
+        key = (op, *map(number_key, args))
         found = self._interned.get(key)
         if found is None:
             found = self._interned[key] = SymNumber(self, op, args, value, low, len(self._numbers))
@@ -142,7 +145,8 @@ def current_env() -> ShapeEnv | None:
     return _active.env
 
 
-def _key(x: Any) -> Any:
+def number_key(x: Any) -> Any:
+    """What tells numbers apart without a question."""
     if type(x) is SymNumber:
         return "number", x.place
     return (float, x.hex()) if type(x) is float else (type(x), x)  # -0.0 is not 0.0

@@ -47,13 +47,13 @@ from jitgrad.tracer.recording.slots import fresh_handle, input_kind
 from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, count_write
 
-__all__ = ["record_backward", "repeat_backward"]
+__all__ = ["Reach", "record_backward", "repeat_backward"]
 
 _sweep: Any = LazyModule("jitgrad.compiled.backward.rule_sweep")  # hits need none of it
 
 
 @struct
-class _Reach:
+class Reach:
     """First half of the event: the leaves that the backward reaches; or why it cannot be recorded.
 
     Attributes:
@@ -173,15 +173,15 @@ def _ids(recorder: Any, tensors: Iterable[Any]) -> tuple[int | None, ...]:
     return tuple([None if t is None else t._vid if t._tid == tid else recorder.enter(t) for t in tensors])
 
 
-def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
+def _reach(recorder: Any, request: BackwardRequest) -> Reach:
     """Move to the first half of the event."""
     if not _is_plain(recorder, request):
-        return _Reach((), "its arguments, or the graph they belong to, are for the engine itself")
+        return Reach((), "its arguments, or the graph they belong to, are for the engine itself")
     try:
         roots, grads = _ids(recorder, request.roots), _ids(recorder, request.grads)
         inputs = _ids(recorder, request.inputs) if request.inputs else None
     except ElsewhereError:
-        return _Reach((), "an argument has no place in a trace")
+        return Reach((), "an argument has no place in a trace")
     key = (BACKWARD, roots, grads, inputs, request.keep_graph, request.create_graph, request.accumulate,
            request.allow_unused)  # fmt: skip
     if _is_simple(recorder, request):
@@ -197,25 +197,25 @@ def _reach(recorder: Any, request: BackwardRequest) -> _Reach:
     return node.event
 
 
-def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> _Reach:
+def _find_leaves(recorder: Any, request: BackwardRequest, roots: list[int]) -> Reach:
     history = recorder.path.live()
     if history.looked_at:
-        return _Reach((), "a value that is hooked, or whose Node was looked at")
+        return Reach((), "a value that is hooked, or whose Node was looked at")
     if history.replaced or history.detached:
-        return _Reach((), "a value whose data was replaced, or that was detached in place")
+        return Reach((), "a value whose data was replaced, or that was detached in place")
     reached = [v for i in ancestors(history, roots) for v, need in zip(i.inputs, i.needs, strict=True) if need]
     leaves: dict[int, None] = {}
     for vid in (*reached, *roots):
         if vid in history.leaves:
             leaves[history.leaves[vid]] = None
         elif not _is_made_here(history, history.node_source(vid)):
-            return _Reach((), "a graph that began outside the step")
+            return Reach((), "a graph that began outside the step")
     if any(input_kind(recorder.inputs[vid]) is HOOKED for vid in leaves):
-        return _Reach((), "a hooked leaf")
+        return Reach((), "a hooked leaf")
     if request.inputs:
         chosen = _ids(recorder, request.inputs)
         leaves = {history.leaves[v]: None for v in chosen if v is not None and v in history.leaves}
-    return _Reach(tuple(leaves))
+    return Reach(tuple(leaves))
 
 
 def _is_made_here(history: History, vid: int) -> bool:

@@ -24,6 +24,7 @@ from jitgrad.compiled.backward.inner_recorder import InnerRecorder
 from jitgrad.dtypes import on_new_default
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
+from jitgrad.symbols.number import current_env
 from jitgrad.tracer.recording.graph import Const, Instr
 
 __all__ = ["Gradient", "NeedsNodesError", "Templates"]
@@ -108,7 +109,7 @@ class Templates:
         inner = self.inner
         start, first, consts = len(inner.instrs), inner.next_vid, len(inner.consts)
         found = [None if x is None else self.taken(x) for x in work()]
-        if len(inner.consts) == consts:
+        if len(inner.consts) == consts and current_env() is None:
             template = _as_template(inner.instrs[start:], first, inner.next_vid, operands, found)
             if template is not None:
                 if len(_templates) >= _MAX_TEMPLATES:

@@ -36,7 +36,7 @@ from jitgrad.tracer.recording.path import Path
 from jitgrad.tracer.recording.trie import Bounds, TrieNode
 from jitgrad.version_counter import version_of
 
-__all__ = ["EarlyChecks", "Look", "may_hits_look", "must_pause", "must_raise_now"]
+__all__ = ["EarlyChecks", "Look", "bounds_for", "may_hits_look", "must_pause", "must_raise_now"]
 
 _ranges: Any = LazyModule("jitgrad.tracer.recording.ranges")  # few steps compute their positions
 
@@ -153,9 +153,15 @@ def may_hits_look(node: Any, event: Any, inputs: tuple[Any, ...]) -> bool:
 
 def _bounds_of(look: Look, inputs: tuple[Any, ...]) -> Bounds | None:
     """What a hit of an operation looks at; None if that is too much for it."""
-    demand, position, vid, aval = look
-    if position >= 0:
-        aval = inputs[position]._aval if isinstance(inputs[position], TensorBase) else None
+    aval = look.aval
+    if look.position >= 0:
+        aval = inputs[look.position]._aval if isinstance(inputs[look.position], TensorBase) else None
+    return bounds_for(look, aval)
+
+
+def bounds_for(look: Look, aval: Any) -> Bounds | None:
+    """``TrieNode.bounds`` of one look at values laid out as ``aval``; None if that is too much for a hit."""
+    demand, position, vid, _ = look
     if not isinstance(demand, Within) or aval is None:
         return None
     if aval.dtype is not int64 or not aval.is_contiguous or aval.numel > _FEW:

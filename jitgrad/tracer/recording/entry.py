@@ -110,6 +110,8 @@ class Entry:
     def _input(self, tensor: Any, storage: Any, key: Any, kind: InputKind) -> int:
         recorder = self._recorder
         node = recorder.node.children.get(key)
+        if node is None and recorder.trie.forks and len(key) == 3:
+            node = recorder.backend.copied_path(recorder, tensor._aval, kind)
         if node is None:
             event = InputEvent(recorder.node.next_vid, tensor._aval, kind)
             node = self._path.grow(key, event, vids=1)

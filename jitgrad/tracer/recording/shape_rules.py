@@ -17,6 +17,7 @@ from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.ops.views.view_grads import is_inside
 from jitgrad.state import state
 from jitgrad.structs import struct
+from jitgrad.symbols.number import current_env
 from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recording.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, ViewKind
 from jitgrad.user_line import user_line
@@ -126,17 +127,30 @@ def known_kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind
 
 def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     """Shape rule and graph membership. Raises what the shape rule raises."""
+    if current_env() is not None:  # symbolic extents are no keys
+        return _kind(op, inputs, params, *out_avals_of(op, inputs, params))
     found = known_kind(op, inputs, params)
     if found is not None:
         return found
-    avals, several = known_avals(op, inputs, params)
+    found = _kind(op, inputs, params, *known_avals(op, inputs, params))
+    try:
+        if len(kinds) >= _MAX_KNOWN:
+            kinds.clear()
+        kinds[kind_key(op, state.grad_enabled, inputs, params)] = found
+    except TypeError:
+        pass
+    return found
+
+
+def _kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], avals: tuple[Aval, ...], several: bool) -> Kind:
+    """What follows from the operands' kinds, and from the shape rule's answer."""
     needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
     joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
     in_avals = _avals_of(op, inputs)
     is_outside = has_no_place(op, inputs, params)
     window = _window(op, several) if avals else DETACHED
     is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES
-    found = Kind(
+    return Kind(
         avals,
         several,
         in_avals,
@@ -149,13 +163,6 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
         window,
         tuple(map(type, params)) if any([type(p) in (float, bool) for p in params]) else None,
     )
-    try:
-        if len(kinds) >= _MAX_KNOWN:
-            kinds.clear()
-        kinds[kind_key(op, state.grad_enabled, inputs, params)] = found
-    except TypeError:
-        pass
-    return found
 
 
 def _avals_of(op: Op, inputs: tuple[Any, ...]) -> tuple[Aval | None, ...]:

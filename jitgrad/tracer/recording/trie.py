@@ -211,11 +211,12 @@ class Trie:
         outlived: (stamps of calls, nodes that left the trie while these were recorded): they last until the next time
             that nodes leave it and the calls are over, see Note [Lasting references].
         plans: key of a segment -> its plan, as long as a program in the trie has it; the backend's, Note [Known plans].
+        forks: where paths part by extents -> what is known of them; the backend's, Note [Path families].
         opened: what the Nodes of graphs that calls have left have cost, less what others have saved, Note
             [Opened graphs].
     """
 
-    __slots__ = ("clock", "defers", "follows", "limit", "new_limit", "opened", "outlived", "plans", "roots", "size")
+    __slots__ = ("clock", "defers", "follows", "forks", "limit", "new_limit", "opened", "outlived", "plans", "roots", "size")
 
     clock: int
     limit: int
@@ -229,6 +230,7 @@ class Trie:
         self.defers = self.follows = False
         self.limit = limit
         self.new_limit = new_limit
+        self.forks: dict[Any, Any] = {}
         self.outlived: list[tuple[frozenset[int], list[TrieNode]]] = []
         self.plans: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 

@@ -1,0 +1,365 @@
+"""A recorded path for all extents: what each of its events would be if inputs had others.
+
+Owns: ``derived``: the events with symbolic layouts.
+Must not know: how paths are copied, when this is worth it.
+In: two paths of a function that differ in extents, and the recorder of the second. Out: ``DerivedPath``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jitgrad.abi import NativeStep, Program
+from jitgrad.compiled.backward.backward import Reach
+from jitgrad.compiled.backward.inner_recorder import InnerRecorder
+from jitgrad.compiled.backward.rule_sweep import sweep
+from jitgrad.lazy import LazyModule
+from jitgrad.ops.aval import Aval, make_aval, own_layout
+from jitgrad.runtime.engine.run.request import BackwardRequest
+from jitgrad.state import switch_handler
+from jitgrad.structs import replaced
+from jitgrad.symbols.number import ShapeEnv, SymNumber, is_symbolic, value_of
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
+from jitgrad.tracer.recording.history import (
+    RETURNED,
+    BackwardEvent,
+    EndEvent,
+    History,
+    InputEvent,
+    OpEvent,
+    PlainEvent,
+)
+from jitgrad.tracer.recording.keys import BACKWARD, GRADS
+from jitgrad.tracer.recording.slots import fresh_handle
+from jitgrad.tracer.recording.trie import TrieNode
+
+__all__ = ["DerivedPath", "NoPathError", "Row", "derived", "layout_numbers"]
+
+_pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
+
+
+class NoPathError(Exception):
+    """The path cannot be derived: the events, or what they hold, depend on more than can be followed."""
+
+
+class Row(NamedTuple):
+    """One event.
+
+    Attributes:
+        node: where it was recorded.
+        event: with symbolic layouts; the recorded one where nothing changes.
+        aval: of the node's result, likewise; None if the node has none.
+        params: of an operation whose params depend on extents; else None.
+    """
+
+    node: TrieNode
+    event: Any
+    aval: Aval | None
+    params: tuple[Any, ...] | None
+
+
+class DerivedPath(NamedTuple):
+    """A path for all extents.
+
+    Attributes:
+        env: the symbols, and the guards under which the path is this one.
+        rows: from the first input that differs to the end of the call.
+        program: of its segment, with symbolic numbers; None if it computes nothing.
+    """
+
+    env: ShapeEnv
+    rows: list[Row]
+    program: Program | None
+
+
+def derived(nodes: Sequence[TrieNode], others: Sequence[TrieNode], recorder: Any) -> DerivedPath:
+    """The path for all extents.
+
+    Args:
+        nodes: a path that the recorder has just recorded, from its first new event to its end.
+        others: one that a call recorded whose inputs had other extents.
+        recorder: of the first one's call.
+
+    Raises:
+        NoPathError: it cannot be derived.
+        Whatever shape rules, derivative rules or planning raise.
+    """
+    if len(nodes) != len(others):
+        raise NoPathError("the paths have other events")
+    made = _Derivation(nodes, recorder)
+    with made.env:
+        for node, other in zip(nodes, others, strict=True):
+            made.add(node, other)
+    return DerivedPath(made.env, made.rows, made.program)
+
+
+def layout_numbers(aval: Aval) -> tuple[Any, ...]:
+    """The integers of a layout: those of a row-major one are its shape."""
+    return aval.shape if aval.is_canonical and not aval.offset else (*aval.shape, *aval.stride, aval.offset)
+
+
+class _Derivation:
+    def __init__(self, nodes: Sequence[TrieNode], recorder: Any) -> None:
+        self.env = ShapeEnv()
+        self.rows: list[Row] = []
+        self.program: Program | None = None
+        self._recorder = recorder
+        self._nodes = nodes
+        assert nodes[0].parent is not None
+        self._history = History.replay(nodes[0].parent)
+        self._symbols: dict[int, tuple[int, SymNumber]] = {}  # value here -> (value there, symbol)
+        self._known: dict[int, list[SymNumber]] = {}  # value here -> what is known to have it
+
+    def add(self, node: TrieNode, other: TrieNode) -> None:
+        """The next event."""
+        if type(node.event) is not type(other.event):
+            raise NoPathError("an event of another kind")
+        kind = type(node.event)
+        if kind is InputEvent:
+            self._input(node, other)
+            return
+        params = None
+        if kind in (PlainEvent, OpEvent):
+            event, params = self._operation(node, other)
+        elif node.key != other.key:
+            raise NoPathError(f"an event with another key, {node.key}")
+        elif kind is EndEvent:
+            event = self._end(node)
+        elif kind is BackwardEvent:
+            event = self._backward(node)
+        elif node.event is None or kind is Reach:
+            event = node.event
+        else:
+            raise NoPathError(f"a {kind.__name__}")
+        if event is not None:
+            event.replay(self._history)
+        self.rows.append(Row(node, event, self._aval_of(node), params))
+
+    def _aval_of(self, node: TrieNode) -> Aval | None:
+        if node.aval is None:
+            return None
+        return _alike(self._history.aval_of(node.vid), node.aval)
+
+    # inputs
+    def _input(self, node: TrieNode, other: TrieNode) -> None:
+        mine, theirs = node.event, other.event
+        if mine.kind is not theirs.kind or len(node.key) != 3 or len(other.key) != 3:
+            raise NoPathError("an input with another part in the graph")
+        event = InputEvent(mine.vid, self._layout(mine.aval, theirs.aval), mine.kind)
+        event.replay(self._history)
+        self.rows.append(Row(node, event, None, None))
+
+    def _layout(self, mine: Aval, theirs: Aval) -> Aval:
+        """A layout whose differing integers are symbols."""
+        if mine is theirs:
+            return mine
+        pairs = list(zip(layout_numbers(mine), layout_numbers(theirs), strict=False))
+        flags = [(a.dtype, a.ndim, a.is_canonical, a.is_contiguous, bool(a.offset)) for a in (mine, theirs)]
+        if flags[0] != flags[1]:
+            raise NoPathError("an input that is laid out otherwise")
+        numbers = tuple([self._extent(n, m) for n, m in pairs])
+        rank = mine.ndim
+        made = make_aval(numbers[:rank], mine.dtype, *((numbers[rank:-1], numbers[-1]) if numbers[rank:] else ()))
+        if (made.is_canonical, made.is_contiguous) != (mine.is_canonical, mine.is_contiguous):
+            raise NoPathError("a layout that would be another")
+        self._note(made)
+        return made
+
+    def _extent(self, n: int, other: int) -> Any:
+        if n == other:
+            return n
+        if n < 2 or other < 2:
+            raise NoPathError("an extent of 0 or 1")
+        known = self._symbols.get(n)
+        if known is None:
+            known = self._symbols[n] = other, self.env.symbol(n)
+        if known[0] != other:
+            raise NoPathError("two extents that are equal by chance")
+        return known[1]
+
+    def _note(self, aval: Aval) -> None:
+        """Extents that params may be made of."""
+        for x in (*aval.shape, aval.numel):
+            if is_symbolic(x) and not any(x is y for y in self._known.setdefault(x.value, [])):
+                self._known[x.value].append(x)
+
+    # operations
+    def _operation(self, node: TrieNode, other: TrieNode) -> tuple[Any, tuple[Any, ...] | None]:
+        """(The event, its params if they depend on extents)."""
+        event, instr = node.event, node.event.instr
+        params = self._params(instr.params, other.event.instr.params)
+        changed = params if _has_symbols(params) else None
+        key = (instr.op, node.ids, instr.params)
+        if changed is None and node.key != other.key:
+            raise NoPathError(f"an operation with another key, {node.key} and {other.key}")
+        if changed is not None and (node.key != key or other.key != (*key[:2], other.event.instr.params)):
+            raise NoPathError("params in a key of an unusual form")
+        if any([look.position < 0 for look in event.demands]):
+            raise NoPathError("a look at older values")
+        made: dict[int, Aval] = {}
+        instrs = tuple([self._instr(i, params if i is instr else i.params, made) for i in event.instrs])
+        places = [n for n, i in enumerate(event.instrs) if i is instr]
+        if not places:
+            raise NoPathError("an operation that is not among its instructions")
+        if all(a is b for a, b in zip(instrs, event.instrs, strict=True)):
+            return event, None
+        if type(event) is PlainEvent:
+            return PlainEvent(instrs[0], event.several, event.ends_segment), changed
+        passed = None if event.passed is None else [None] * len(event.passed)
+        return replaced(event, instr=instrs[places[0]], instrs=instrs, passed=passed), changed
+
+    def _params(self, mine: Any, theirs: Any) -> Any:
+        """Params; an integer that differs is what of the known extents has these values."""
+        if type(mine) is not type(theirs):
+            raise NoPathError("params of other types")
+        if type(mine) is tuple:
+            if len(mine) != len(theirs):
+                raise NoPathError("params of another length")
+            return tuple([self._params(x, y) for x, y in zip(mine, theirs, strict=True)])
+        if type(mine) is not int or mine == theirs:
+            return mine
+        others = [other for other, _ in self._symbols.values()]
+        for x in self._known.get(mine, ()):
+            if _valued(x, others) == theirs:
+                return x
+        raise NoPathError(f"a parameter of {mine} here, {theirs} there")
+
+    def _instr(self, instr: Instr, params: tuple[Any, ...], made: dict[int, Aval]) -> Instr:
+        """An instruction for the layouts of its operands. ``made``: of values that the event has made."""
+        avals = [
+            None if type(x) is not int else made[x] if x in made else self._history.aval_of(x) for x in instr.inputs
+        ]
+        is_same = all(a is None or not _is_symbolic(a) for a in avals) and not _has_symbols(params)
+        if is_same:
+            outs = instr.avals
+        else:
+            given = [self._number(x) if a is None else a for a, x in zip(avals, instr.inputs, strict=True)]
+            op = instr.op
+            found = op.aval(given, *params) if op.num_inputs < 0 else op.aval(*given, *params)
+            found = found if isinstance(found, tuple) else (found,)
+            outs = tuple([_alike(a, known) for a, known in zip(found, instr.avals, strict=True)])
+        made.update(zip(instr.outputs, outs, strict=True))
+        if is_same:
+            return instr
+        for a in outs:
+            self._note(a)
+        inputs = tuple([None if a is None else _seen(a, b) for a, b in zip(avals, instr.input_avals, strict=True)])
+        return replaced(instr, params=params, avals=outs, input_avals=inputs)
+
+    def _number(self, x: Any) -> Any:
+        if type(x) is Const:
+            return x.value
+        assert type(x) is RuntimeScalar
+        return self._recorder.scalars[x.slot]
+
+    # the rest
+    def _backward(self, node: TrieNode) -> BackwardEvent:
+        """The rules run again, over symbolic layouts."""
+        event, before, recorder = node.event, node.parent, self._recorder
+        assert before is not None
+        is_usual = before.op is BACKWARD and node.op is GRADS and not any(node.key[1]) and not before.key[3]
+        if not is_usual or event.adds or event.consts or event.sparse_sets or any(event.results):
+            raise NoPathError("an unusual backward")
+        root = fresh_handle(self._history.aval_of(before.key[1]), None, recorder.tid, before.key[1])
+        root._requires_grad = True
+        request = BackwardRequest((root,), (None,), before.key[2], False, (), False, True)
+        inner = InnerRecorder(recorder, {}, [], before.next_vid, _Derivation._backward.__code__, is_plain=True)
+        leaves = [recorder.inputs[vid] for vid in before.event.leaves]
+        grads = [leaf._grad for leaf in leaves]
+        active = switch_handler(inner)
+        try:
+            for leaf in leaves:
+                leaf._grad = None
+            released = sweep(self._history, request, inner, recorder.inputs, recorder.scalars)
+            new = {vid: leaf._grad for vid, leaf in zip(before.event.leaves, leaves, strict=True)}
+        finally:
+            for leaf, grad in zip(leaves, grads, strict=True):
+                leaf._grad = grad
+            switch_handler(active)
+        if len(inner.instrs) != len(event.instrs) or frozenset(released) != event.released or inner.consts:
+            raise NoPathError("a backward that records something else")
+        for mine, known in zip(inner.instrs, event.instrs, strict=True):
+            if (mine.op, mine.inputs, mine.outputs, mine.needs) != (known.op, known.inputs, known.outputs, known.needs):
+                raise NoPathError("a backward that records something else")
+            for a, b in zip((*mine.avals, *mine.input_avals), (*known.avals, *known.input_avals), strict=True):
+                if a is not None:
+                    _alike(a, b)
+        for vid, value, aval, _ in event.sets:
+            if new[vid] is None or new[vid]._vid != value or own_layout(new[vid]._aval) is not aval:
+                raise NoPathError("a gradient whose extents change")
+        return replaced(event, instrs=tuple(inner.instrs))
+
+    def _end(self, node: TrieNode) -> EndEvent:
+        """The end of the call: its segment is planned for all extents."""
+        event, history = node.event, self._history
+        if node is not self._nodes[-1] or event.reason != RETURNED or event.named or event.windows:
+            raise NoPathError("a call with several segments, or with views that it leaves behind")
+        layouts = {vid: self._stored(vid, aval) for vid, aval in event.segment.layouts.items()}
+        known: Segment = event.segment
+        segment = Segment(
+            [history.defs[i.outputs[0]][0] for i in known.instrs],
+            {vid: _alike(history.aval_of(vid), aval) for vid, aval in known.inputs.items()},
+            known.outputs,
+            known.writes,
+            known.write_log,
+            layouts,
+        )
+        if event.program is not None:
+            self.program = _pipeline.plan_for_symbols(segment)
+            if not all(isinstance(step, NativeStep) for step in self.program.steps):
+                raise NoPathError("an operation without kernels")
+        avals = tuple([(vid, self._stored(vid, aval)) for vid, aval in event.avals])
+        nbytes = sum([history.aval_of(vid).nbytes for vid in event.outputs])
+        return replaced(event, segment=segment, avals=avals, nbytes=nbytes, program=None, plan=None, has_plan=False)
+
+    def _stored(self, vid: int, known: Aval) -> Aval:
+        """How a value lies in memory, if it was ``known`` here."""
+        aval = self._history.aval_of(vid)
+        for made in (aval, own_layout(aval), make_aval(aval.shape, aval.dtype)):
+            if _is_alike(made, known):
+                return made
+        if not _is_symbolic(aval):
+            return known
+        raise NoPathError("a value that lies in memory in an unusual way")
+
+
+def _is_symbolic(aval: Aval) -> bool:
+    return any([is_symbolic(x) for x in (*aval.shape, *aval.stride, aval.offset)])
+
+
+def _has_symbols(params: Any) -> bool:
+    return any(map(_has_symbols, params)) if type(params) is tuple else is_symbolic(params)
+
+
+def _is_alike(made: Aval, known: Aval) -> bool:
+    """Whether a layout is the known one for the extents that it was derived with."""
+    mine, other = (*made.shape, *made.stride, made.offset), (*known.shape, *known.stride, known.offset)
+    return made.dtype is known.dtype and len(mine) == len(other) and [value_of(x) for x in mine] == [*other]
+
+
+def _alike(made: Aval, known: Aval) -> Aval:
+    if not _is_alike(made, known):
+        raise NoPathError(f"a layout of {made!r} instead of {known!r}")
+    return made
+
+
+def _seen(aval: Aval, known: Aval | None) -> Aval:
+    """An operand as an instruction has it: as it lies, or at the start of a storage."""
+    assert known is not None
+    return aval if _is_alike(aval, known) else _alike(aval.at_start(), known)
+
+
+def _valued(x: Any, symbols: Sequence[int]) -> Any:
+    """The value of an expression of extents, for other ones; None if it is made of more than these."""
+    if type(x) is not SymNumber:
+        return x
+    if x.op == "symbol":
+        return symbols[x.args[0]]
+    values = [_valued(a, symbols) for a in x.args]
+    if x.op == "product":
+        total = 1
+        for value in values:
+            total *= value
+        return total
+    return None

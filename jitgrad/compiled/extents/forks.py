@@ -1,0 +1,144 @@
+"""Where paths part because inputs have other extents, and what is known of them.
+
+Owns: ``note_path``, ``copied_path``: when a path is derived for all extents, and when it is copied.
+Must not know: how either is done.
+
+# Note [Path families]
+# ~~~~~~~~~~~~~~~~~~~~
+# Graphs, sentences, molecules: each call brings inputs of other extents, and so each call's path is new from its first
+# such input on. To record it costs some hundred microseconds an operation, with its backward and its plan, and it may
+# never come again. But the paths differ in nothing but numbers. So where inputs of one kind (rank, dtype, how they are
+# laid out) have led to paths of equal events for the ``_DERIVED_FROM``-th time, the last of these is *derived* for all
+# extents (``derivation.py``): shape rules, derivative rules and planning run once more, over symbols (Note [Symbolic
+# extents]). That gives the layouts, params and argument words of all its events as functions of the extents, and the
+# guards under which the events are these.
+# When another input of the kind comes, the path is *copied* (``copies.py``): the numbers are filled in, and the nodes
+# hang in the trie as if the call had been recorded. The call then goes along them by hits. An input whose extents are
+# not known yet ends the copy; it goes on when that input comes (``Unfinished``). Nothing is taken for granted: a call
+# that does something else finds no such child there, and records. A copy is what recording would have made; with
+# ``config.verify`` calls record, and what they record is compared with the copy.
+# Example: a step over graphs of n nodes and e edges. The 4th graph's path is derived, in 40 ms. The 5th graph's
+# features, [n, 16], copy the path to where the edges are used for the first time; the edges copy the rest.
+# A path is derived if all it holds is operations, in-place operations, a backward into leaves without gradients, and
+# one segment. Copies are kept for a while only (``_MAX_COPIES``): their memory is for extents that come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from jitgrad.compiled.extents.copies import PathFamily, Unfinished
+from jitgrad.compiled.extents.derivation import NoPathError, derived
+from jitgrad.errors import CompileError
+from jitgrad.events import bump, log
+from jitgrad.ops.aval import Aval
+from jitgrad.tracer.recording.history import InputEvent
+from jitgrad.tracer.recording.keys import IN, InputKind
+from jitgrad.tracer.recording.trie import Trie, TrieNode
+from jitgrad.user_line import let_through
+
+__all__ = ["copied_path", "note_path"]
+
+_DERIVED_FROM = 4
+_MAX_FAMILIES = 4
+"""Of one fork: guards of its paths may have other answers, or calls do other things."""
+_MAX_REFUSALS = 3
+_MAX_COPIES = 64
+_MAX_EVENTS = 4000
+
+
+class _Fork:
+    """What is known of the inputs of one kind that come after one node.
+
+    Attributes:
+        seen: how many paths were recorded from here on.
+        previous: the last of them.
+        families: of derived paths.
+        refusals: how often a path could not be derived.
+        ends: of copies, the oldest first.
+    """
+
+    __slots__ = ("ends", "families", "previous", "refusals", "seen")
+
+    def __init__(self) -> None:
+        self.seen = self.refusals = 0
+        self.previous: list[TrieNode] = []
+        self.families: list[PathFamily] = []
+        self.ends: list[TrieNode] = []
+
+
+def _kind(aval: Aval, part: InputKind) -> Any:
+    """Of an input, what derived paths do not change."""
+    return aval.dtype, len(aval.shape), aval.is_canonical, aval.is_contiguous, part
+
+
+def note_path(recorder: Any) -> None:
+    """A call has recorded something new, and has ended: derive its path, if others of its kind were met before."""
+    if recorder.node.depth > _MAX_EVENTS:
+        return
+    nodes: list[TrieNode] = []
+    node = recorder.node
+    while node.parent is not None:
+        nodes.append(node)
+        node = node.parent
+    nodes.reverse()
+    at = next((n for n, x in enumerate(nodes) if _parts_here(x)), -1)
+    if at < 0:
+        return
+    trie: Trie = recorder.trie
+    first = nodes[at]
+    fork = trie.forks.setdefault((first.parent, _kind(first.event.aval, first.event.kind)), _Fork())
+    fork.seen += 1
+    previous, fork.previous = fork.previous, nodes[at:]
+    is_over = len(fork.families) >= _MAX_FAMILIES or fork.refusals >= _MAX_REFUSALS
+    if is_over or fork.seen < _DERIVED_FROM or not previous or previous[0] is first:
+        return
+    try:
+        fork.families.append(PathFamily(derived(nodes[at:], previous, recorder)))
+    except (NoPathError, CompileError) as error:
+        fork.refusals += 1
+        log("record", "no path for all extents: %s", error)
+    except Exception as error:
+        let_through(error)
+        fork.refusals += 1
+        log("record", "no path for all extents: %r", error)
+    else:
+        bump("path_families")
+
+
+def _parts_here(node: TrieNode) -> bool:
+    """Whether paths part at an input, by its extents."""
+    if type(node.event) is not InputEvent or node.op is not IN or node.parent is None:
+        return False
+    own = _kind(node.event.aval, node.event.kind)
+    for other in node.parent.children.values():
+        if other is not node and other.op is IN and _kind(other.event.aval, other.event.kind) == own:
+            return True
+    return False
+
+
+def copied_path(recorder: Any, aval: Aval, part: InputKind, running: Collection[int]) -> TrieNode | None:
+    """The node of an input that has none yet, with what follows it; None if no derived path has such inputs."""
+    trie, node = recorder.trie, recorder.node
+    before: Unfinished | None = trie.forks.get(node)
+    if before is not None:
+        found = before.family.go_on(trie, node, aval, before)
+        if found is not None:
+            return _hung(trie, found, None, running)
+    fork: _Fork | None = trie.forks.get((node, _kind(aval, part)))
+    for family in fork.families if fork is not None else ():
+        found = family.begin(trie, node, aval)
+        if found is not None:
+            return _hung(trie, found, fork, running)
+    return None
+
+
+def _hung(trie: Trie, found: tuple[TrieNode, Any], fork: _Fork | None, running: Collection[int]) -> TrieNode:
+    """Note how a copy goes on, or that it is complete."""
+    first, rest = found
+    if type(rest) is tuple:
+        last, unfinished = rest
+        trie.forks[last] = unfinished
+    bump("copied_paths")
+    return first
