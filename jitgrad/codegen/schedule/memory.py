@@ -10,6 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from jitgrad.symbols.number import smallest
+
 __all__ = ["Lifetime", "plan_arena"]
 
 _ALIGN = 64
@@ -95,7 +97,10 @@ def _rounded(lifetime: Lifetime) -> int:
     Without it all of them would begin at the same place of a page and compete for the same few lines of the L1 cache.
     """
     size = max(_ALIGN, -(-lifetime.nbytes // _ALIGN) * _ALIGN)
-    return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
+    if size < _STAGGER_FROM:
+        return size
+    rest: int = smallest(1, size % _PAGE)  # no question about symbolic sizes: these are whole pages now and then
+    return size + _STAGGER * (1 - rest)
 
 
 class _Holes:
