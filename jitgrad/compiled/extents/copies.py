@@ -7,11 +7,13 @@ In: a derived path, and an input's layout. Out: published nodes, which calls the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from jitgrad.abi import Program
 from jitgrad.codegen.families import filled, numbers_of
-from jitgrad.compiled.extents.derivation import DerivedPath, Row, layout_numbers
+from jitgrad.compiled.extents.derivation import DerivedPath, Row, has_symbols, layout_numbers, with_params
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.value_checks import demands
@@ -20,7 +22,7 @@ from jitgrad.symbols.evaluator import Evaluator, evaluator, symbols_in
 from jitgrad.symbols.number import is_symbolic
 from jitgrad.tracer.misses.early_checks import Look, bounds_for
 from jitgrad.tracer.recording.graph import Instr, Segment
-from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent, OpEvent, PlainEvent
+from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent, OpEvent, PlainEvent, UpdateEvent
 from jitgrad.tracer.recording.keys import IN
 from jitgrad.tracer.recording.trie import Trie, TrieNode, new_node
 
@@ -47,19 +49,17 @@ class _Stretch(NamedTuple):
     """Events that can be copied once some symbols are known.
 
     Attributes:
-        rows: of the path.
-        binds: the numbers of the first one's layout.
+        copies: of each event.
+        first: the layout of the input that it begins with.
         known: how many symbols are known before it.
-        symbols: how many with it.
         evaluate: gives the numbers of ``layouts``, then ``params``, then the program's.
         layouts: (place in the table, dtype, rank) of the layouts that come up here.
         params: places of params.
     """
 
-    rows: Sequence[Row]
-    binds: tuple[Any, ...]
+    copies: Sequence[_NodeCopy]
+    first: Aval
     known: int
-    symbols: int
     evaluate: Evaluator
     layouts: tuple[tuple[int, Any, int], ...]
     params: tuple[int, ...]
@@ -69,18 +69,18 @@ class _Copying:
     """What one copy is made of.
 
     Attributes:
-        avals: the table of layouts.
+        avals: the table of layouts; the first one is None.
         params: params that depend on extents, by place.
-        instrs: id of a derived instruction -> its copy.
+        instrs: the instructions, by place.
         numbers: of the program, at the end.
     """
 
     __slots__ = ("avals", "instrs", "numbers", "params")
 
-    def __init__(self, avals: list[Any]) -> None:
+    def __init__(self, avals: list[Any], params: int, instrs: int) -> None:
         self.avals = avals
-        self.params: dict[int, tuple[Any, ...]] = {}
-        self.instrs: dict[int, Instr] = {}
+        self.params: list[Any] = [None] * params
+        self.instrs: list[Any] = [None] * instrs
         self.numbers: Any = None
 
 
@@ -89,10 +89,11 @@ class PathFamily:
 
     def __init__(self, path: DerivedPath) -> None:
         self._program = path.program
-        self._places: dict[int, int] = {}  # id of a layout -> its place in the table
-        self._table: list[Any] = []
+        self._table: list[Any] = [None]
+        self._places: dict[Any, int] = {id(None): 0}  # id of a layout -> its place in the table
         self._param_places: dict[int, int] = {}  # id of params -> their place
-        self._kept: list[Any] = [path.rows, path.env]  # ids stay theirs
+        self._instr_places: dict[int, int] = {}  # id of an instruction -> its place
+        self._kept = path  # ids stay theirs
         self.stretches = self._stretches(path)
 
     # --- preparing ---
@@ -116,8 +117,8 @@ class PathFamily:
                 wanted.append(numbers_of(self._program))
             own = [g for n, g in guards if (n > done or nr == 0) and (n <= count or is_last)]
             evaluate = evaluator(own, count, wanted)
-            binds = layout_numbers(rows[0].event.aval)
-            found.append(_Stretch(rows, binds, before, count, evaluate, tuple(layouts), tuple(params)))
+            copies = [self._copier(row) for row in rows]
+            found.append(_Stretch(copies, rows[0].event.aval, before, evaluate, tuple(layouts), tuple(params)))
             done = count
         return found
 
@@ -136,19 +137,60 @@ class PathFamily:
                 layouts.append((place, aval.dtype, len(aval.shape)))
                 numbers.append(layout_numbers(aval))
         for instr in (i for row in rows for i in _instrs_of(row.event)):
-            if _has_symbols(instr.params) and id(instr.params) not in self._param_places:
+            self._instr_places.setdefault(id(instr), len(self._instr_places))
+            if has_symbols(instr.params) and id(instr.params) not in self._param_places:
                 self._param_places[id(instr.params)] = place = len(self._param_places)
                 params.append(place)
-                numbers.insert(len(layouts) + len(params) - 1, instr.params)
+                numbers.append(instr.params)
         if type(rows[-1].event) is EndEvent:
             numbers.append(rows[-1].event.nbytes)
         return layouts, params, numbers
+
+    def _copier(self, row: Row) -> _NodeCopy:
+        """What copies an event and its node."""
+        event = row.event
+        kind = type(event)
+        instrs = [self._instr(i) for i in _instrs_of(event)]
+        place = self._place(row.aval)
+        if kind is InputEvent:
+            return _InputCopy(row, place, instrs, self._place(event.aval))
+        if kind is EndEvent:
+            return self._end(row, event)
+        if event is row.node.event or kind in (PlainEvent, BackwardEvent):
+            return _NodeCopy(row, place, instrs)
+        own = next(n for n, i in enumerate(event.instrs) if i is event.instr)
+        return _OperationCopy(row, place, instrs, own)
+
+    def _place(self, aval: Any) -> int:
+        return self._places[id(aval)]
+
+    def _instr(self, i: Instr) -> _InstrCopy:
+        params = self._param_places.get(id(i.params), -1)
+        avals, inputs = [self._place(a) for a in i.avals], [self._place(a) for a in i.input_avals]
+        is_known = params < 0 and all(self._table[n] is not None for n in avals)
+        is_known = is_known and all(not n or self._table[n] is not None for n in inputs)
+        return _InstrCopy(i, is_known, params, _picker(avals), _picker(inputs), self._instr_places[id(i)])
+
+    def _end(self, row: Row, event: EndEvent) -> _EndCopy:
+        known: Segment = event.segment
+        return _EndCopy(
+            row,
+            _picker([self._instr_places[id(i)] for i in known.instrs]),
+            [(vid, self._place(aval)) for vid, aval in known.inputs.items()],
+            [(vid, self._place(aval)) for vid, aval in known.layouts.items()],
+            [(vid, self._place(aval)) for vid, aval in event.avals],
+            self._program,
+        )
 
     # --- copying ---
 
     def begin(self, trie: Trie, parent: TrieNode, aval: Aval) -> tuple[TrieNode, Any] | None:
         """Copy the path as far as one input's layout tells; see ``go_on``."""
-        return self._copy(trie, parent, aval, 0, (), _Copying(list(self._table)))
+        found = _bound(self.stretches[0], aval, ())
+        if found is None:
+            return None
+        copying = _Copying(list(self._table), len(self._param_places), len(self._instr_places))
+        return self._copy(trie, parent, 0, found, copying)
 
     def go_on(self, trie: Trie, parent: TrieNode, aval: Aval, before: Unfinished) -> tuple[TrieNode, Any] | None:
         """Copy more of it.
@@ -157,143 +199,193 @@ class PathFamily:
             The node of the input, published; and either how to go on, with the last node, or the end of the path.
             None if the layout is of another path.
         """
-        return self._copy(trie, parent, aval, before.stretch, before.values, before.copying)
+        found = _bound(self.stretches[before.stretch], aval, before.values)
+        return None if found is None else self._copy(trie, parent, before.stretch, found, before.copying)
 
     def _copy(
-        self, trie: Trie, parent: TrieNode, aval: Aval, nr: int, values: tuple[int, ...], copying: _Copying
+        self, trie: Trie, parent: TrieNode, nr: int, values: tuple[int, ...], copying: _Copying
     ) -> tuple[TrieNode, Any] | None:
         stretch = self.stretches[nr]
-        found = _bound(stretch, aval, values)
-        numbers = None if found is None else stretch.evaluate(*found)
-        if found is None or numbers is None:
+        numbers = stretch.evaluate(*values)
+        if numbers is None:
             return None
         following = iter(numbers)
+        avals = copying.avals
         for place, dtype, rank in stretch.layouts:
             n = next(following)
-            copying.avals[place] = make_aval(n[:rank], dtype, *((n[rank:-1], n[-1]) if len(n) > rank else ()))
+            avals[place] = make_aval(n[:rank], dtype, n[rank:-1], n[-1]) if len(n) > rank else make_aval(n, dtype)
         for place in stretch.params:
             copying.params[place] = next(following)
         copying.numbers = [*following]
-        first = node = self._node(stretch.rows[0], parent, copying)
-        for row in stretch.rows[1:]:
-            before, node = node, self._node(row, node, copying)
+        first = node = stretch.copies[0].node(parent, copying)
+        for copier in stretch.copies[1:]:
+            before, node = node, copier.node(node, copying)
             before.children[node.key] = node
             before.first = before.last = node
-        trie.size += len(stretch.rows)
+        trie.size += len(stretch.copies)
         trie.publish(first)
         is_last = nr == len(self.stretches) - 1
-        return first, node if is_last else (node, Unfinished(self, nr + 1, found, copying))
+        return first, node if is_last else (node, Unfinished(self, nr + 1, values, copying))
 
-    def _node(self, row: Row, parent: TrieNode, copying: _Copying) -> TrieNode:
-        """A copy of an event; nobody finds it yet."""
-        twin, event = row.node, self._event(row, copying)
-        key = twin.key
-        if type(event) is InputEvent:
-            key = (IN, event.aval, event.kind)
-        elif row.params is not None:
-            key = (key[0], key[1], event.instr.params)
+
+class _InstrCopy(NamedTuple):
+    """How an instruction is copied.
+
+    Attributes:
+        instr: as it was derived.
+        is_known: it is the same for all extents.
+        params: the place of its params, -1 if they are the same for all extents.
+        avals, inputs: pick its layouts from the table.
+        place: its number.
+    """
+
+    instr: Instr
+    is_known: bool
+    params: int
+    avals: Callable[[Any], tuple[Any, ...]]
+    inputs: Callable[[Any], tuple[Any, ...]]
+    place: int
+
+    def made(self, copying: _Copying) -> Instr:
+        """The copy."""
+        i, table, at = self.instr, copying.avals, self.params
+        if not self.is_known:
+            params = i.params if at < 0 else copying.params[at]
+            i = Instr(i.op, i.inputs, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
+                      i.needs, i.where, i.origin)  # fmt: skip
+        copying.instrs[self.place] = i
+        return i
+
+
+class _NodeCopy:
+    """How an event and its node are copied: one that is the same for all extents, ``PlainEvent``, ``BackwardEvent``."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy]) -> None:
+        self.twin, self.derived, self.params = row.node, row.event, row.params
+        self.aval, self.instrs = aval, instrs
+        self.is_same = all(i.is_known for i in instrs)
+
+    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
+        """A copy that nobody finds yet."""
+        twin, event = self.twin, self.event(copying)
+        key = twin.key if self.params is None else with_params(twin.key, event.instr.params)
         node: TrieNode = new_node(parent, key, event, twin.next_vid, twin.next_scalar)
-        for name in _SAME:
-            setattr(node, name, getattr(twin, name))
-        node.masks = None if twin.masks is None else dict(twin.masks)
-        node.seen = None if twin.seen is None else dict(twin.seen)
-        if type(event) is InputEvent and twin.op is IN:
-            node.ids = (event.aval, event.kind)
-        if row.aval is not None:
-            node.aval = self._aval(row.aval, copying)
-        if row.params is not None:
-            node.params = event.instr.params
+        node.vid, node.requires_grad, node.op, node.ids = twin.vid, twin.requires_grad, twin.op, twin.ids
+        node.params = twin.params if self.params is None else event.instr.params
+        node.param_types, node.window, node.writes, node.meta = twin.param_types, twin.window, twin.writes, twin.meta
+        node.is_simple, node.is_view = twin.is_simple, twin.is_view
+        node.aval = copying.avals[self.aval]
+        if twin.masks is not None or twin.seen is not None:
+            node.masks, node.seen = dict(twin.masks or ()) or None, dict(twin.seen or ()) or None
         if twin.outs is not None:
             avals = event.instr.avals
             node.outs = tuple([(vid, aval, flag) for (vid, _, flag), aval in zip(twin.outs, avals, strict=True)])
-        if type(event) is OpEvent and event.demands:
-            self._let_hits_look(node, twin, event)
         return node
 
-    @staticmethod
-    def _let_hits_look(node: TrieNode, twin: TrieNode, event: OpEvent) -> None:
-        """See ``early_checks.may_hits_look``."""
-        bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
-        node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
-        node.is_simple = twin.is_simple and node.bounds is not None
-        if node.bounds is None:
-            node.outs = None
-            if twin.writes is not None:
-                node.op = node.writes = None
+    def event(self, copying: _Copying) -> Any:
+        """The event's copy."""
+        instrs = tuple([i.made(copying) for i in self.instrs])
+        if self.is_same:
+            return self.derived
+        if type(self.derived) is PlainEvent:
+            return PlainEvent(instrs[0], self.derived.several, self.derived.ends_segment)
+        return replaced(self.derived, instrs=instrs)
 
-    def _event(self, row: Row, copying: _Copying) -> Any:
-        event = row.event
-        kind = type(event)
-        if event is row.node.event and kind is not InputEvent:
-            for instr in _instrs_of(event):
-                copying.instrs[id(instr)] = instr
-            return event
-        if kind is InputEvent:
-            return InputEvent(event.vid, self._aval(event.aval, copying), event.kind)
-        if kind is EndEvent:
-            return self._end(event, copying)
-        instrs = tuple([self._instr(i, copying) for i in _instrs_of(event)])
-        if kind is PlainEvent:
-            return PlainEvent(instrs[0], event.several, event.ends_segment)
-        if kind is BackwardEvent:
-            return replaced(event, instrs=instrs)
-        instr = copying.instrs[id(event.instr)]
-        looks: tuple[Look, ...] = ()
+
+class _InputCopy(_NodeCopy):
+    """Of an ``InputEvent``."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy], given: int) -> None:
+        super().__init__(row, aval, instrs)
+        self.given = given
+
+    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
+        """See ``_NodeCopy``."""
+        twin, part, aval = self.twin, self.derived.kind, copying.avals[self.given]
+        event = InputEvent(self.derived.vid, aval, part)
+        node: TrieNode = new_node(parent, (IN, aval, part), event, twin.next_vid, twin.next_scalar)
+        node.vid, node.ids, node.op = twin.vid, (aval, part), twin.op
+        return node
+
+
+class _OperationCopy(_NodeCopy):
+    """Of an ``OpEvent``; ``own``: which of its instructions is the one that the user sees."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy], own: int) -> None:
+        super().__init__(row, aval, instrs)
+        self.own = own
+
+    def event(self, copying: _Copying) -> Any:
+        """See ``_NodeCopy``."""
+        derived = self.derived
+        instrs = tuple([i.made(copying) for i in self.instrs])
+        instr = instrs[self.own]
+        if not derived.demands:
+            return replaced(derived, instr=instr, instrs=instrs)
+        looks = tuple([Look(demand, at) for at, demand in demands(instr.op, instr.input_avals, instr.params)])
+        return replaced(derived, instr=instr, instrs=instrs, demands=looks, passed=[None] * len(looks))
+
+    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
+        """See ``_NodeCopy``, and ``early_checks.may_hits_look``."""
+        node = super().node(parent, copying)
+        event = node.event
         if event.demands:
-            looks = tuple([Look(d, at) for at, d in demands(instr.op, instr.input_avals, instr.params)])
-        passed = None if event.passed is None else [None] * len(looks)
-        return replaced(event, instr=instr, instrs=instrs, demands=looks, passed=passed)
-
-    def _aval(self, aval: Any, copying: _Copying) -> Any:
-        return None if aval is None else copying.avals[self._places[id(aval)]]
-
-    def _instr(self, i: Instr, copying: _Copying) -> Instr:
-        table, places = copying.avals, self._places
-        at = self._param_places.get(id(i.params))
-        made = copying.instrs[id(i)] = Instr(
-            i.op,
-            i.inputs,
-            i.params if at is None else copying.params[at],
-            i.outputs,
-            tuple([table[places[id(a)]] for a in i.avals]),
-            tuple([None if a is None else table[places[id(a)]] for a in i.input_avals]),
-            i.requires_grad,
-            i.needs,
-            i.where,
-            i.origin,
-        )
-        return made
-
-    def _end(self, event: EndEvent, copying: _Copying) -> EndEvent:
-        known: Segment = event.segment
-        segment = Segment(
-            [copying.instrs[id(i)] for i in known.instrs],
-            {vid: self._aval(aval, copying) for vid, aval in known.inputs.items()},
-            known.outputs,
-            known.writes,
-            known.write_log,
-            {vid: self._aval(aval, copying) for vid, aval in known.layouts.items()},
-        )
-        nbytes, *program = copying.numbers
-        loaded = None if self._program is None else LoadedProgram(filled(self._program, program[0]), segment)
-        avals = tuple([(vid, self._aval(aval, copying)) for vid, aval in event.avals])
-        return replaced(event, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False)
+            bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
+            node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
+            if node.bounds is None:
+                node.is_simple, node.outs = False, None
+                if node.writes is not None:
+                    node.op = node.writes = None
+        return node
 
 
-_SAME = ("vid", "requires_grad", "param_types", "window", "writes", "op", "ids", "params", "is_simple", "is_view", "meta")
-"""Slots of a node that extents do not change."""
+class _EndCopy(_NodeCopy):
+    """Of an ``EndEvent``: the places of its segment's instructions, and of layouts."""
+
+    def __init__(
+        self,
+        row: Row,
+        instrs: Callable[[Any], tuple[Any, ...]],
+        inputs: Sequence[tuple[int, int]],
+        layouts: Sequence[tuple[int, int]],
+        avals: Sequence[tuple[int, int]],
+        program: Program | None,
+    ) -> None:
+        super().__init__(row, 0, [])
+        self._instrs, self._inputs, self._layouts, self._avals, self._program = instrs, inputs, layouts, avals, program
+
+    def event(self, copying: _Copying) -> Any:
+        """See ``_NodeCopy``."""
+        derived, table = self.derived, copying.avals
+        known: Segment = derived.segment
+        inputs = {vid: table[at] for vid, at in self._inputs}
+        layouts = {vid: table[at] for vid, at in self._layouts}
+        instrs = list(self._instrs(copying.instrs))
+        segment = Segment(instrs, inputs, known.outputs, known.writes, known.write_log, layouts)
+        nbytes, *numbers = copying.numbers
+        loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
+        avals = tuple([(vid, table[at]) for vid, at in self._avals])
+        return replaced(derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False)
+
+
+def _picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Picks some entries of a list, as a tuple."""
+    if len(places) > 1:
+        found: Callable[[Any], tuple[Any, ...]] = itemgetter(*places)
+        return found
+    return (lambda table: (table[places[0]],)) if places else (lambda table: ())
 
 
 def _bound(stretch: _Stretch, aval: Aval, values: tuple[int, ...]) -> tuple[int, ...] | None:
     """The values of the symbols, once an input has this layout; None if it is none of the path's."""
-    derived_from = stretch.rows[0].event.aval
-    numbers = layout_numbers(aval)
-    if len(numbers) != len(stretch.binds) or aval.dtype is not derived_from.dtype:
+    first, numbers = stretch.first, layout_numbers(aval)
+    binds = layout_numbers(first)
+    if len(numbers) != len(binds) or aval.dtype is not first.dtype:
         return None
-    if (aval.is_canonical, aval.is_contiguous) != (derived_from.is_canonical, derived_from.is_contiguous):
+    if (aval.is_canonical, aval.is_contiguous) != (first.is_canonical, first.is_contiguous):
         return None
     found = [*values]
-    for n, x in zip(numbers, stretch.binds, strict=True):
+    for n, x in zip(numbers, binds, strict=True):
         if not is_symbolic(x):
             if n != x:
                 return None
@@ -308,6 +400,8 @@ def _bound(stretch: _Stretch, aval: Aval, values: tuple[int, ...]) -> tuple[int,
 
 def _instrs_of(event: Any) -> Sequence[Instr]:
     """The instructions of an event."""
+    if type(event) is UpdateEvent:
+        return [i for one in event.events for i in one.instrs]
     return event.instrs if type(event) in (PlainEvent, OpEvent, BackwardEvent) else ()
 
 
@@ -322,7 +416,3 @@ def _avals_of(row: Row) -> list[Aval]:
     if type(event) is EndEvent:
         found += [*event.segment.inputs.values(), *event.segment.layouts.values(), *[aval for _, aval in event.avals]]
     return found
-
-
-def _has_symbols(params: Any) -> bool:
-    return any(map(_has_symbols, params)) if type(params) is tuple else is_symbolic(params)

@@ -16,6 +16,7 @@ from jitgrad.compiled.backward.inner_recorder import InnerRecorder
 from jitgrad.compiled.backward.rule_sweep import sweep
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval, own_layout
+from jitgrad.ops.table import Op
 from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.state import switch_handler
 from jitgrad.structs import replaced
@@ -27,14 +28,16 @@ from jitgrad.tracer.recording.history import (
     EndEvent,
     History,
     InputEvent,
+    LeafEvent,
     OpEvent,
     PlainEvent,
+    UpdateEvent,
 )
 from jitgrad.tracer.recording.keys import BACKWARD, GRADS
 from jitgrad.tracer.recording.slots import fresh_handle
 from jitgrad.tracer.recording.trie import TrieNode
 
-__all__ = ["DerivedPath", "NoPathError", "Row", "derived", "layout_numbers"]
+__all__ = ["DerivedPath", "NoPathError", "Row", "derived", "has_symbols", "layout_numbers", "with_params"]
 
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
 
@@ -99,6 +102,19 @@ def layout_numbers(aval: Aval) -> tuple[Any, ...]:
     return aval.shape if aval.is_canonical and not aval.offset else (*aval.shape, *aval.stride, aval.offset)
 
 
+def with_params(key: Any, params: tuple[Any, ...]) -> Any:
+    """The key of an operation with other params of the same types.
+
+    Raises:
+        NoPathError: it has a form that only few operations have.
+    """
+    if len(key) == 3 and isinstance(key[0], Op):
+        return (key[0], key[1], params)
+    if len(key) == 2 and type(key[0]) is tuple:  # where params of other types would mean something else
+        return (with_params(key[0], params), key[1])
+    raise NoPathError(f"params in a key of an unusual form, {key}")
+
+
 class _Derivation:
     def __init__(self, nodes: Sequence[TrieNode], recorder: Any) -> None:
         self.env = ShapeEnv()
@@ -128,7 +144,9 @@ class _Derivation:
             event = self._end(node)
         elif kind is BackwardEvent:
             event = self._backward(node)
-        elif node.event is None or kind is Reach:
+        elif kind is UpdateEvent:
+            event = self._update(node)
+        elif node.event is None or kind in (Reach, LeafEvent):
             event = node.event
         else:
             raise NoPathError(f"a {kind.__name__}")
@@ -189,12 +207,11 @@ class _Derivation:
         """(The event, its params if they depend on extents)."""
         event, instr = node.event, node.event.instr
         params = self._params(instr.params, other.event.instr.params)
-        changed = params if _has_symbols(params) else None
-        key = (instr.op, node.ids, instr.params)
+        changed = params if has_symbols(params) else None
         if changed is None and node.key != other.key:
             raise NoPathError(f"an operation with another key, {node.key} and {other.key}")
-        if changed is not None and (node.key != key or other.key != (*key[:2], other.event.instr.params)):
-            raise NoPathError("params in a key of an unusual form")
+        if changed is not None and with_params(node.key, other.event.instr.params) != other.key:
+            raise NoPathError(f"params in a key of an unusual form, {node.key} and {other.key}")
         if any([look.position < 0 for look in event.demands]):
             raise NoPathError("a look at older values")
         made: dict[int, Aval] = {}
@@ -230,7 +247,7 @@ class _Derivation:
         avals = [
             None if type(x) is not int else made[x] if x in made else self._history.aval_of(x) for x in instr.inputs
         ]
-        is_same = all(a is None or not _is_symbolic(a) for a in avals) and not _has_symbols(params)
+        is_same = all(a is None or not _is_symbolic(a) for a in avals) and not has_symbols(params)
         if is_same:
             outs = instr.avals
         else:
@@ -254,6 +271,14 @@ class _Derivation:
         return self._recorder.scalars[x.slot]
 
     # the rest
+    def _update(self, node: TrieNode) -> UpdateEvent:
+        """An optimizer's step, over parameters whose extents do not change."""
+        event: UpdateEvent = node.event
+        for instr in (i for one in event.events for i in one.instrs):
+            if any([_is_symbolic(self._history.aval_of(x)) for x in instr.inputs if x in self._history.avals]):
+                raise NoPathError("an optimizer's step over what has other extents")
+        return event
+
     def _backward(self, node: TrieNode) -> BackwardEvent:
         """The rules run again, over symbolic layouts."""
         event, before, recorder = node.event, node.parent, self._recorder
@@ -328,8 +353,9 @@ def _is_symbolic(aval: Aval) -> bool:
     return any([is_symbolic(x) for x in (*aval.shape, *aval.stride, aval.offset)])
 
 
-def _has_symbols(params: Any) -> bool:
-    return any(map(_has_symbols, params)) if type(params) is tuple else is_symbolic(params)
+def has_symbols(params: Any) -> bool:
+    """Whether params depend on extents."""
+    return any(map(has_symbols, params)) if type(params) is tuple else is_symbolic(params)
 
 
 def _is_alike(made: Aval, known: Aval) -> bool:

@@ -119,26 +119,46 @@ def _parts_here(node: TrieNode) -> bool:
 
 
 def copied_path(recorder: Any, aval: Aval, part: InputKind, running: Collection[int]) -> TrieNode | None:
-    """The node of an input that has none yet, with what follows it; None if no derived path has such inputs."""
+    """The node of an input that has none yet, with what follows it; None if no derived path has such inputs.
+
+    Args:
+        aval, part: the input's layout, and its part in the graph.
+        running: the stamps of the calls that are being recorded.
+    """
     trie, node = recorder.trie, recorder.node
-    before: Unfinished | None = trie.forks.get(node)
+    before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
     if before is not None:
-        found = before.family.go_on(trie, node, aval, before)
+        fork, unfinished = before
+        found = unfinished.family.go_on(trie, node, aval, unfinished)
         if found is not None:
-            return _hung(trie, found, None, running)
-    fork: _Fork | None = trie.forks.get((node, _kind(aval, part)))
-    for family in fork.families if fork is not None else ():
+            return _hung(recorder, found, fork, running)
+    start: _Fork | None = trie.forks.get((node, _kind(aval, part)))
+    if start is None:
+        return None
+    for nr, family in enumerate(start.families):
         found = family.begin(trie, node, aval)
         if found is not None:
-            return _hung(trie, found, fork, running)
+            if nr:  # the likeliest first
+                start.families.insert(0, start.families.pop(nr))
+            return _hung(recorder, found, start, running)
     return None
 
 
-def _hung(trie: Trie, found: tuple[TrieNode, Any], fork: _Fork | None, running: Collection[int]) -> TrieNode:
-    """Note how a copy goes on, or that it is complete."""
+def _hung(recorder: Any, found: tuple[TrieNode, Any], fork: _Fork, running: Collection[int]) -> TrieNode:
+    """Note how a copy goes on; or that it is complete, and let the oldest ones go."""
     first, rest = found
+    trie: Trie = recorder.trie
+    recorder.path.copied = recorder.tid
+    bump("copied_paths")
     if type(rest) is tuple:
         last, unfinished = rest
-        trie.forks[last] = unfinished
-    bump("copied_paths")
+        trie.forks[last] = fork, unfinished
+        return first
+    rest.tick = trie.clock + 1  # the call will end here
+    fork.ends.append(rest)
+    if len(fork.ends) > _MAX_COPIES:
+        fork.ends.sort(key=lambda end: end.tick)
+        half = _MAX_COPIES // 2
+        trie.drop(fork.ends[:half], frozenset(running))
+        del fork.ends[:half]
     return first

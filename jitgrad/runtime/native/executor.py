@@ -14,12 +14,12 @@ import os
 import struct
 import threading
 import weakref
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from jitgrad.abi import (
     MAX_STAGE_TASKS,
-    RECORD_WORDS,
     STAGE_SHARE,
     STAGE_WAKE,
     TASK_WORDS,
@@ -69,15 +69,19 @@ def install(driver_address: int, worker_address: int, keep_alive: Any = None) ->
     install_driver(_driver)
 
 
-def _words(values: Sequence[int]) -> Any:
+def _words(values: Sequence[int]) -> array[int]:
     """A fixed table of int64 words."""
-    return (ctypes.c_int64 * max(len(values), 1))(*values)
+    return array("q", values or (0,))
+
+
+def _address(words: array[int]) -> int:
+    return words.buffer_info()[0]
 
 
 def _grains(stage: Sequence[Launch]) -> list[int]:
     """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
     grains = [max(1, launch.grain) for launch in stage]
-    while sum(-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)) > MAX_STAGE_TASKS:
+    while sum([-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)]) > MAX_STAGE_TASKS:
         grains = [2 * grain for grain in grains]
     return grains
 
@@ -102,18 +106,23 @@ class _Tables:
     __slots__ = ("args", "shares", "stage_count", "stages", "tasks")
 
     def __init__(self, step: NativeStep) -> None:
-        self.args = _words([word for stage in step.stages for launch in stage for word in launch.args])
-        arg_addr = ctypes.addressof(self.args)
+        words: list[int] = []
+        for stage in step.stages:
+            for launch in stage:
+                words += launch.args
+        self.args = _words(words)
+        arg_addr = _address(self.args)
         tasks: list[int] = []
         counts: list[int] = []
         for stage in step.stages:
             before = len(tasks)
             for launch, grain in zip(stage, _grains(stage), strict=True):
-                for begin in range(0, launch.units, grain):
-                    tasks += (launch.kernel, arg_addr, begin, min(begin + grain, launch.units), 0)
+                kernel, units = launch.kernel, launch.units
+                for begin in range(0, units, grain):
+                    tasks += (kernel, arg_addr, begin, min(begin + grain, units), 0)
                 arg_addr += _WORD * len(launch.args)
             counts.append((len(tasks) - before) // TASK_WORDS)
-        flags = _stage_flags([sum(launch.cost for launch in stage) for stage in step.stages], counts)
+        flags = _stage_flags([sum([launch.cost for launch in stage]) for stage in step.stages], counts)
         ends = list(itertools.accumulate(counts))
         rows = zip(ends, counts, flags, strict=True)
         self.tasks = _words(tasks)
@@ -132,19 +141,18 @@ class _Instance(RunRecord):
         self.abort = ctypes.c_int64(0)
         self.arena = Storage(arena_nbytes)
         self.bufs[arena_slot] = self.arena.addr
-        self.record = _words([0] * RECORD_WORDS)
-        self.record[:] = (
-            ctypes.addressof(self.bufs),
-            ctypes.addressof(tables.tasks),
-            ctypes.addressof(tables.stages),
+        self.bufs_addr = _address(self.bufs)
+        self.record = _words((
+            self.bufs_addr,
+            _address(tables.tasks),
+            _address(tables.stages),
             tables.stage_count,
             pool.address,
             ctypes.addressof(self.abort),
             arrays,
             ARRAY_DATA,
-        )
-        self.record_addr = ctypes.addressof(self.record)
-        self.bufs_addr = ctypes.addressof(self.bufs)
+        ))
+        self.record_addr = _address(self.record)
 
 
 # Note [Interrupting a native step]

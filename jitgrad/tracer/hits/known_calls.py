@@ -136,6 +136,8 @@ def remember(recorder: Any, start: TrieNode, known: KnownCall, given: list[Any],
         known: its arguments as they are.
         given: the tensors among them.
     """
+    if recorder.path.copied == recorder.tid:
+        return  # the path may never be met again
     keys = _keys(known.args)
     if keys is None or start.next_scalar != recorder.node.next_scalar:
         return  # numbers that change are run-time scalars, here or at the next such call

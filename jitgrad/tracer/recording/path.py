@@ -31,6 +31,7 @@ class Path:
     """What the call has recorded so far.
 
     Attributes:
+        copied: stamp of the last call that went along a path which was copied for it, Note [Path families].
         history: the same in a form that misses can ask, or None while every event was a hit.
         misses: how many events were new.
         new_values: how many values this call has recorded that no call had before.
@@ -40,9 +41,11 @@ class Path:
     """
 
     __slots__ = (
-        "__weakref__", "_recorder", "_trie", "history", "is_quiet", "misses", "new_values", "numbers", "segment_limit",
+        "__weakref__", "_recorder", "_trie", "copied", "history", "is_quiet", "misses", "new_values", "numbers",
+        "segment_limit",
     )  # fmt: skip
 
+    copied: int
     history: History | None
     is_quiet: bool
     misses: int
@@ -54,7 +57,7 @@ class Path:
         self._recorder = recorder
         self._trie = trie
         self.history = None
-        self.misses = self.new_values = 0
+        self.misses = self.new_values = self.copied = 0
         self.is_quiet = False
         self.numbers = NumberKeys()
         self.segment_limit = segment_limit

@@ -216,7 +216,9 @@ class Trie:
             [Opened graphs].
     """
 
-    __slots__ = ("clock", "defers", "follows", "forks", "limit", "new_limit", "opened", "outlived", "plans", "roots", "size")
+    __slots__ = (
+        "clock", "defers", "follows", "forks", "limit", "new_limit", "opened", "outlived", "plans", "roots", "size",
+    )  # fmt: skip
 
     clock: int
     limit: int
@@ -274,13 +276,25 @@ class Trie:
         """
         ends = self._ends()
         ends.sort(key=lambda n: n.tick)
+        self._drop(ends[: max(1, len(ends) // 2)], running)
+        bump("evictions", max(1, len(ends) // 2))
+
+    def drop(self, ends: Iterable[TrieNode], running: frozenset[int]) -> None:
+        """Drop the paths that end at some nodes; ``running`` as of ``end_of_call``."""
+        there = [end for end in ends if not end.children and end.parent is not None]
+        for end in there:
+            forget_calls(end)
+        self._drop([end for end in there if end.parent.children.get(end.key) is end], running)  # type: ignore[union-attr]
+
+    def _drop(self, ends: Iterable[TrieNode], running: frozenset[int]) -> None:
         self.outlived = [(calls, nodes) for calls, nodes in self.outlived if calls & running]
         pruned: list[TrieNode] = []
-        for end in ends[: max(1, len(ends) // 2)]:
+        for end in ends:
             self._prune(end, pruned)
+        for node in pruned if self.forks else ():
+            self.forks.pop(node, None)
         if running:
             self.outlived.append((running, pruned))
-        bump("evictions", max(1, len(ends) // 2))
 
     def _ends(self) -> list[TrieNode]:
         """The leaves of the trie. No node remembers calls any more."""
