@@ -40,6 +40,7 @@ from jitgrad.lazy import LazyModule
 from jitgrad.state import plain_tensors, state
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
+from jitgrad.symbols.number import is_symbolic
 
 __all__ = [
     "FACTORY_OPTIONS",
@@ -143,7 +144,7 @@ def _as_int(x: Any) -> Any:
     if isinstance(x, bool | np.bool_):
         return _MISMATCH
     if isinstance(x, int | np.integer):
-        return int(x)
+        return x if is_symbolic(x) else int(x)
     if isinstance(x, TensorBase):
         return int(x) if _is_scalar_tensor(x) and x.dtype.category is INTEGER else _MISMATCH
     return _MISMATCH

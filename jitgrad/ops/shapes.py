@@ -29,6 +29,7 @@ from jitgrad.dtypes import (
     promote_types,
     uint8,
 )
+from jitgrad.symbols.number import lifted
 
 __all__ = [
     "as_dtype",
@@ -158,14 +159,14 @@ def float_dtype(*inputs: Any) -> DType:
 
 def operand(b: Any, x: Any, dtype: DType) -> Any:
     """An input of a lowering in ``dtype``: a primitive of what is computed in, Note [Compute dtypes]."""
-    return b.cast(b.cast(x, dtype) if hasattr(x, "shape") else b.const(dtype.number(x), dtype), dtype.compute)
+    return b.cast(b.cast(x, dtype) if hasattr(x, "shape") else b.const(lifted(dtype.number)(x), dtype), dtype.compute)
 
 
 def exact_operand(b: Any, x: Any, dtype: DType) -> Any:
     """``operand``, but that a number or a 0-d tensor is not rounded to a half dtype first."""
     if not dtype.is_half or shape_of(x):
         return operand(b, x, dtype)
-    return b.cast(x, dtype.compute) if hasattr(x, "shape") else b.const(dtype.compute.number(x), dtype.compute)
+    return b.cast(x, dtype.compute) if hasattr(x, "shape") else b.const(lifted(dtype.compute.number)(x), dtype.compute)
 
 
 def np_exact_operand(x: Any, dtype: DType) -> Any:

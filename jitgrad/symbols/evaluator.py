@@ -74,8 +74,8 @@ class _Writer:
             return f"s{x.args[0]}"
         args = [self._known[a.place] if type(a) is SymNumber else self._constant(a) for a in x.args]
         name = f"v{x.place}"
-        if x.op == "product":
-            term = " * ".join(args)
+        if x.op in ("product", "sum"):
+            term = (" * " if x.op == "product" else " + ").join(args)
         elif x.op == "call":
             term = f"{args[0]}({', '.join(args[1:])})"
         else:

@@ -124,6 +124,16 @@ class ShapeEnv:
             low = None if low is None or x.low is None or x.low < 0 else low * x.low
         return self._make("product", (factor, *bases), value, low)
 
+    def sum(self, constant: int, terms: Sequence[SymNumber]) -> Any:
+        """A constant and products of different numbers, in the order of these."""
+        if not terms:
+            return constant
+        value, low = constant, constant
+        for x in terms:
+            value += x.value
+            low = None if low is None or x.low is None else low + x.low  # type: ignore[assignment]
+        return self._make("sum", (constant, *terms), value, low)
+
     def compute(self, op: str, x: Any, y: Any) -> Any:
         """An arithmetic operation."""
         simple = _SIMPLER[op](self, x, y) if op in _SIMPLER and _is_whole(x) and _is_whole(y) else None
@@ -177,16 +187,30 @@ def _lowest(x: Any) -> int | None:
 
 def _is_certain(op: str, x: Any, y: Any) -> bool:
     """Whether the answer is the same for all extents."""
-    if type(x) is not SymNumber:
-        return _is_certain(_TURNED[op], y, x)
     if x is y:
         return True
-    if type(y) is SymNumber:
-        mine, other = _factors(x), _factors(y)
-        return _are_same(mine[1], other[1]) and x.low is not None and x.low > 0 and y.low is not None and y.low > 0
-    if x.low is None or type(y) not in (int, float):
-        return False
-    return x.low > y or (x.low == y and op in ("<", ">="))
+    if _is_whole(x) and _is_whole(y):
+        env = x.env if type(x) is SymNumber else y.env
+        distance = env.compute("-", x, y)
+        low, high = _lowest(distance), _highest(distance)
+        return (low is not None and _is_settled(op, low)) or (high is not None and _is_settled(_TURNED[op], -high))
+    if type(x) is not SymNumber:
+        return _is_certain(_TURNED[op], y, x)
+    return x.low is not None and type(y) is float and _is_settled(op, x.low - y)
+
+
+def _is_settled(op: str, low: float) -> bool:
+    """Whether it is known how a number that is ``low`` at least compares with 0."""
+    return low > 0 or (low == 0 and op in ("<", ">="))
+
+
+def _highest(x: Any) -> int | None:
+    """What an integer is at most."""
+    if type(x) is not SymNumber:
+        return x if type(x) is int else None
+    opposite = x.env.compute("*", x, -1)
+    low = _lowest(opposite)
+    return None if low is None else -low
 
 
 _TURNED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -208,10 +232,6 @@ def _low_of(op: str, x: Any, y: Any) -> int | None:
     low, other = _lowest(x), _lowest(y)
     if low is None or other is None:
         return None
-    if op == "+":
-        return low + other
-    if op == "-" and type(y) is int:
-        return low - y
     if op == "//" and type(y) is int and y > 0:
         return low // y
     return 0 if op == "%" and low >= 0 and other > 0 else None
@@ -219,21 +239,41 @@ def _low_of(op: str, x: Any, y: Any) -> int | None:
 
 # Simpler forms of integers' operations; None: there is none. Equal numbers then often are the same expression.
 def _simple_product(env: ShapeEnv, x: Any, y: Any) -> Any:
+    if type(x) is int:
+        x, y = y, x
+    if type(y) is int and type(x) is SymNumber and x.op == "sum":
+        constant, terms = x.args[0], x.args[1:]
+        return env.sum(constant * y, [env.compute("*", term, y) for term in terms]) if y else 0
     (a, mine), (c, other) = _factors(x), _factors(y)
     return env.product(a * c, (*mine, *other))
 
 
-def _simple_sum(env: ShapeEnv, x: Any, y: Any) -> Any:
+def _terms(x: Any) -> tuple[int, dict[tuple[int, ...], Any]]:
+    """(The constant, bases' places -> product) of a sum."""
     if type(x) is not SymNumber:
-        x, y = y, x
-    (a, mine), (c, other) = _factors(x), _factors(y)
-    if _are_same(mine, other):
-        return env.product(a + c, mine)
-    if type(y) is not int:
-        return None
-    if not y:
-        return x
-    return env.compute("+", x.args[0], x.args[1] + y) if x.op == "+" and type(x.args[1]) is int else None
+        return x, {}
+    terms = x.args[1:] if x.op == "sum" else (x,)
+    return x.args[0] if x.op == "sum" else 0, {tuple([z.place for z in _factors(t)[1]]): t for t in terms}
+
+
+def _simple_sum(env: ShapeEnv, x: Any, y: Any) -> Any:
+    """Equal sums are the same expression."""
+    (constant, terms), (more, others) = _terms(x), _terms(y)
+    constant += more
+    for bases, term in others.items():
+        known = terms.get(bases)
+        if known is None:
+            terms[bases] = term
+            continue
+        (a, mine), (c, _) = _factors(known), _factors(term)
+        made = env.product(a + c, mine)
+        if type(made) is int:
+            del terms[bases]
+        else:
+            terms[bases] = made
+    if not constant and len(terms) == 1:
+        return next(iter(terms.values()))
+    return env.sum(constant, [terms[bases] for bases in sorted(terms)])
 
 
 def _simple_difference(env: ShapeEnv, x: Any, y: Any) -> Any:
@@ -242,6 +282,8 @@ def _simple_difference(env: ShapeEnv, x: Any, y: Any) -> Any:
 
 def _divided(x: Any, y: Any) -> tuple[int, list[SymNumber]] | None:
     """The factors of ``x / y``, where it is an integer for all extents."""
+    if type(x) is int and not x and type(y) is SymNumber and y.low is not None and y.low > 0:
+        return 0, []
     (a, mine), (c, other) = _factors(x), _factors(y)
     rest = list(mine)
     for base in other:
@@ -269,7 +311,8 @@ class SymNumber:
 
     Attributes:
         env: whose it is.
-        op, args: the expression: "symbol", "call" (a function, its arguments), "product", or a Python operator.
+        op, args: the expression: "symbol", "call" (a function, its arguments), "product" (a constant factor, the others),
+            "sum" (a constant, products of different numbers), or a Python operator.
         value: an int or a float.
         low: what an integer is at least, for all extents; None: not known.
         place: its number in ``env``.
@@ -326,6 +369,8 @@ class SymNumber:
         return self if self.low is not None and self.low >= 0 else self.env.call(abs, self)
 
     def __ceil__(self) -> Any:
+        if self.op == "/" and type(self.args[1]) in (int, float) and self.args[1] == 1 and _is_whole(self.args[0]):
+            return self.args[0]  # ``arange(n)``
         return self.env.call(math.ceil, self)
 
     def __floor__(self) -> Any:

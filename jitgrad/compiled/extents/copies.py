@@ -21,7 +21,7 @@ from jitgrad.structs import replaced
 from jitgrad.symbols.evaluator import Evaluator, evaluator, symbols_in
 from jitgrad.symbols.number import is_symbolic
 from jitgrad.tracer.misses.early_checks import Look, bounds_for
-from jitgrad.tracer.recording.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent, OpEvent, PlainEvent, UpdateEvent
 from jitgrad.tracer.recording.keys import IN
 from jitgrad.tracer.recording.trie import Trie, TrieNode, new_node
@@ -138,10 +138,11 @@ class PathFamily:
                 numbers.append(layout_numbers(aval))
         for instr in (i for row in rows for i in _instrs_of(row.event)):
             self._instr_places.setdefault(id(instr), len(self._instr_places))
-            if has_symbols(instr.params) and id(instr.params) not in self._param_places:
-                self._param_places[id(instr.params)] = place = len(self._param_places)
-                params.append(place)
-                numbers.append(instr.params)
+            for given in (instr.params, instr.inputs):
+                if has_symbols(given) and id(given) not in self._param_places:
+                    self._param_places[id(given)] = place = len(self._param_places)
+                    params.append(place)
+                    numbers.append(tuple([x.value if type(x) is Const else x for x in given]))
         if type(rows[-1].event) is EndEvent:
             numbers.append(rows[-1].event.nbytes)
         return layouts, params, numbers
@@ -165,11 +166,10 @@ class PathFamily:
         return self._places[id(aval)]
 
     def _instr(self, i: Instr) -> _InstrCopy:
-        params = self._param_places.get(id(i.params), -1)
+        params, operands = (self._param_places.get(id(given), -1) for given in (i.params, i.inputs))
         avals, inputs = [self._place(a) for a in i.avals], [self._place(a) for a in i.input_avals]
-        is_known = params < 0 and all(self._table[n] is not None for n in avals)
-        is_known = is_known and all(not n or self._table[n] is not None for n in inputs)
-        return _InstrCopy(i, is_known, params, _picker(avals), _picker(inputs), self._instr_places[id(i)])
+        is_known = params < 0 and operands < 0 and all([not n or self._table[n] is not None for n in (*avals, *inputs)])
+        return _InstrCopy(i, is_known, params, operands, _picker(avals), _picker(inputs), self._instr_places[id(i)])
 
     def _end(self, row: Row, event: EndEvent) -> _EndCopy:
         known: Segment = event.segment
@@ -234,7 +234,7 @@ class _InstrCopy(NamedTuple):
     Attributes:
         instr: as it was derived.
         is_known: it is the same for all extents.
-        params: the place of its params, -1 if they are the same for all extents.
+        params, operands: the places of its params and operands, -1 if they are the same for all extents.
         avals, inputs: pick its layouts from the table.
         place: its number.
     """
@@ -242,6 +242,7 @@ class _InstrCopy(NamedTuple):
     instr: Instr
     is_known: bool
     params: int
+    operands: int
     avals: Callable[[Any], tuple[Any, ...]]
     inputs: Callable[[Any], tuple[Any, ...]]
     place: int
@@ -250,8 +251,13 @@ class _InstrCopy(NamedTuple):
         """The copy."""
         i, table, at = self.instr, copying.avals, self.params
         if not self.is_known:
-            params = i.params if at < 0 else copying.params[at]
-            i = Instr(i.op, i.inputs, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
+            params, operands = i.params if at < 0 else copying.params[at], i.inputs
+            if self.operands >= 0:
+                numbers = copying.params[self.operands]
+                operands = tuple(
+                    [Const(n) if type(x) is Const else x for x, n in zip(operands, numbers, strict=True)]
+                )
+            i = Instr(i.op, operands, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
                       i.needs, i.where, i.origin)  # fmt: skip
         copying.instrs[self.place] = i
         return i

@@ -7,6 +7,7 @@ In: two paths of a function that differ in extents, and the recorder of the seco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -305,7 +306,8 @@ class _Derivation:
         if len(inner.instrs) != len(event.instrs) or frozenset(released) != event.released or inner.consts:
             raise NoPathError("a backward that records something else")
         for mine, known in zip(inner.instrs, event.instrs, strict=True):
-            if (mine.op, mine.inputs, mine.outputs, mine.needs) != (known.op, known.inputs, known.outputs, known.needs):
+            inputs = tuple(map(_settled, mine.inputs))
+            if (mine.op, inputs, mine.outputs, mine.needs) != (known.op, known.inputs, known.outputs, known.needs):
                 raise NoPathError("a backward that records something else")
             for a, b in zip((*mine.avals, *mine.input_avals), (*known.avals, *known.input_avals), strict=True):
                 if a is not None:
@@ -353,9 +355,16 @@ def _is_symbolic(aval: Aval) -> bool:
     return any([is_symbolic(x) for x in (*aval.shape, *aval.stride, aval.offset)])
 
 
-def has_symbols(params: Any) -> bool:
-    """Whether params depend on extents."""
-    return any(map(has_symbols, params)) if type(params) is tuple else is_symbolic(params)
+def has_symbols(x: Any) -> bool:
+    """Whether params or operands depend on extents: numbers among them do."""
+    if type(x) is tuple:
+        return any(map(has_symbols, x))
+    return is_symbolic(x.value if type(x) is Const else x)
+
+
+def _settled(x: Any) -> Any:
+    """An operand as it was recorded, for the extents that the path was derived with."""
+    return Const(value_of(x.value)) if type(x) is Const else x
 
 
 def _is_alike(made: Aval, known: Aval) -> bool:
@@ -383,9 +392,6 @@ def _valued(x: Any, symbols: Sequence[int]) -> Any:
     if x.op == "symbol":
         return symbols[x.args[0]]
     values = [_valued(a, symbols) for a in x.args]
-    if x.op == "product":
-        total = 1
-        for value in values:
-            total *= value
-        return total
-    return None
+    if None in values or x.op not in ("product", "sum"):
+        return None
+    return math.prod(values) if x.op == "product" else sum(values)

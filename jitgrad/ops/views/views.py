@@ -300,8 +300,16 @@ def normalize_slice(n: int, start: int | None, stop: int | None, step: int) -> t
     """Clamp a slice with a positive step to an extent: (start, stop) with start <= stop."""
     if step <= 0:
         raise ValueError("step must be greater than zero")
-    first, last, _ = slice(start, stop, step).indices(n)
+    if type(n) is int:
+        first, last, _ = slice(start, stop, step).indices(n)
+        return first, max(first, last)
+    first, last = [_clamped(n, at) for at in (0 if start is None else start, n if stop is None else stop)]
     return first, max(first, last)
+
+
+def _clamped(n: int, at: int) -> int:
+    """What ``slice.indices`` makes of an end, for a symbolic extent, Note [Symbolic extents]."""
+    return max(at + n, 0) if at < 0 else min(at, n)
 
 
 def _slice_aval(x: Aval, dim: int, start: int | None, stop: int | None, step: int) -> Aval:
