@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jitgrad.abi import EagerStep, Launch, NativeStep, Program
+from jitgrad.codegen.schedule.memory import planned_by_size
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
@@ -34,7 +35,7 @@ from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
 from jitgrad.user_line import let_through
 
-__all__ = ["Families", "families", "filled", "numbers_of"]
+__all__ = ["Families", "compare", "families", "filled", "numbers_of"]
 
 _TRACED_FROM = 4
 _MAX_MEMBERS = 12
@@ -228,7 +229,7 @@ class _Family:
 
     def program_of(self, kind: _Kind, plan: Planner) -> Program | None:
         for nr, member in enumerate(self.members):
-            program = _checked(member.program_of(kind), kind, plan)
+            program = _checked(member, member.program_of(kind), kind, plan)
             if program is not None:
                 if nr:
                     self.members.insert(0, self.members.pop(nr))
@@ -246,13 +247,14 @@ class _Family:
             return None
         self.pinned += member.is_pinned
         self.members.insert(0, member)
-        return _checked(member.program_of(kind), kind, plan)
+        return _checked(member, member.program_of(kind), kind, plan)
 
 
-def _checked(program: Program | None, kind: _Kind, plan: Planner) -> Program | None:
+def _checked(member: _Member, program: Program | None, kind: _Kind, plan: Planner) -> Program | None:
     """The program; CompileError if ``config.verify`` finds that planning gives another."""
     if program is not None and config.verify:
-        _compare(program, plan(kind.segment))
+        with planned_by_size(bool(member.by_size)):
+            compare(program, plan(kind.segment))
     return program
 
 
@@ -262,6 +264,7 @@ class _Member:
     def __init__(self, kind: _Kind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
         self.program, self.ids, self.slots = program, kind.ids, kind.slots
         self.instrs = kind.segment.instrs
+        self.by_size = env.by_size
         self.fixed = fixed  # number of an extent -> what it must be
         self.free = [n for n in range(len(kind.extents)) if n not in fixed]
         self.is_pinned = all(
@@ -346,7 +349,7 @@ def _traced(kind: _Kind, before: Sequence[int], plan: Planner) -> _Member | None
     return _Member(kind, program, env, fixed)
 
 
-def _compare(found: Program, planned: Program) -> None:
+def compare(found: Program, planned: Program) -> None:
     """CompileError unless two programs are the same, but for products' tiles."""
     for mine, other in itertools.zip_longest(found.steps, planned.steps):
         if isinstance(mine, EagerStep) and isinstance(other, EagerStep):
@@ -356,7 +359,8 @@ def _compare(found: Program, planned: Program) -> None:
             raise CompileError(f"a program of a family has {_shown(mine)} where planning gives {_shown(other)}")
         for x, y in itertools.zip_longest(_launches(mine), _launches(other)):
             products = x.name.startswith("gemm") and y.name.startswith("gemm") and x.name != y.name
-            if not products and (x.name, x.args, x.units, x.grain, x.cost) != (y.name, y.args, y.units, y.grain, y.cost):
+            launched = [(z.name, z.args, z.units, z.grain, z.cost) for z in (x, y)]
+            if not products and launched[0] != launched[1]:
                 raise CompileError(f"a program of a family launches {_line(x)} where planning launches {_line(y)}")
 
 

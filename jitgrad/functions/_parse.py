@@ -38,9 +38,9 @@ from jitgrad.functions.torch_function import (
 from jitgrad.layouts import Size
 from jitgrad.lazy import LazyModule
 from jitgrad.state import plain_tensors, state
+from jitgrad.symbols.number import is_symbolic
 from jitgrad.tensor_base import TensorBase
 from jitgrad.user_line import warn_once
-from jitgrad.symbols.number import is_symbolic
 
 __all__ = [
     "FACTORY_OPTIONS",

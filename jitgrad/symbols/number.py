@@ -61,12 +61,14 @@ class ShapeEnv:
         guards: in the order in which they were asked.
         symbols: the extents.
         avals: layouts that were made of symbolic numbers.
+        by_size: how arenas are planned, Note [Arenas for all extents]; None: that is not decided yet.
     """
 
     def __init__(self) -> None:
         self.guards: list[Guard] = []
         self.symbols: list[SymNumber] = []
         self.avals: dict[Any, Any] = {}
+        self.by_size: bool | None = None
         self._numbers: list[SymNumber] = []
         self._interned: dict[Any, SymNumber] = {}
         self._asked: dict[Any, None] = {}
@@ -311,7 +313,7 @@ class SymNumber:
 
     Attributes:
         env: whose it is.
-        op, args: the expression: "symbol", "call" (a function, its arguments), "product" (a constant factor, the others),
+        op, args: the expression: "symbol", "call" (a function, its arguments), "product" (a constant, other factors),
             "sum" (a constant, products of different numbers), or a Python operator.
         value: an int or a float.
         low: what an integer is at least, for all extents; None: not known.

@@ -6,13 +6,16 @@ Must not know: what the temporaries hold.
 
 from __future__ import annotations
 
+import contextlib
+import operator
+import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jitgrad.symbols.number import smallest
+from jitgrad.symbols.number import current_env, is_symbolic, lifted, value_of
 
-__all__ = ["Lifetime", "plan_arena"]
+__all__ = ["Lifetime", "plan_arena", "planned_by_size"]
 
 _ALIGN = 64
 _PAGE = 4096
@@ -41,6 +44,13 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> int:
     Management for Deep Neural Net Inference", 2020, greedy by size), and the smaller plan is taken.
     """
     planned = list(lifetimes)
+    env = current_env()
+    if env is not None and env.by_size is None and any([is_symbolic(x.nbytes) for x in planned]):
+        env.by_size = _takes_little(planned)
+    if _plans.by_size if env is None else env.by_size:
+        return _by_exact_size(planned)
+    if any([is_symbolic(x.nbytes) for x in planned]):
+        return _for_all_extents(planned)
     top = _by_birth(planned)
     if top >= _LARGE and len(planned) <= _FEW:
         offsets = [x.offset for x in planned]
@@ -49,6 +59,74 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> int:
             return other
         for lifetime, offset in zip(planned, offsets, strict=True):
             lifetime.offset = offset
+    return top
+
+
+# Note [Arenas for all extents]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Which hole a temporary fits into is a question about two sizes, and a plan asks hundreds of them: few other extents
+# would give all the same answers (Note [Symbolic extents]). So plans for all extents have a temporary take the place of
+# an earlier one of exactly its size, and no other; networks have many values of few sizes. Where that would take
+# more than ``_MUCH`` times the memory, places are planned for each set of extents, when it comes.
+_MUCH = 2.0
+
+
+class _Plans(threading.local):
+    by_size = False
+
+
+_plans = _Plans()
+
+
+@contextlib.contextmanager
+def planned_by_size(by_size: bool) -> Iterator[None]:
+    """Plan arenas as for all extents inside the block, on this thread: for a comparison."""
+    before, _plans.by_size = _plans.by_size, by_size
+    try:
+        yield
+    finally:
+        _plans.by_size = before
+
+
+def _takes_little(planned: Sequence[Lifetime]) -> bool:
+    """Whether ``_by_exact_size`` takes little more memory than the usual way, for the extents at hand."""
+    plain = [Lifetime(value_of(x.nbytes), x.first, x.last) for x in planned]
+    return _by_exact_size(plain) <= _MUCH * _by_birth(plain)
+
+
+def _by_exact_size(planned: Sequence[Lifetime]) -> int:
+    """In the order in which they begin, each at the place of one of its size that has ended."""
+    sizes: list[int] = []
+    free: list[list[Lifetime]] = []  # per size, those whose places are taken by nobody else
+    top: int = 0
+    for lifetime in sorted(planned, key=lambda x: x.first):
+        nr = next((nr for nr, size in enumerate(sizes) if size == lifetime.nbytes), len(sizes))
+        if nr == len(sizes):
+            sizes.append(lifetime.nbytes)
+            free.append([])
+        ended = next((x for x in free[nr] if x.last < lifetime.first), None)
+        if ended is None:
+            lifetime.offset, top = top, top + -(-lifetime.nbytes // _ALIGN) * _ALIGN + _STAGGER
+        else:
+            free[nr].remove(ended)
+            lifetime.offset = ended.offset
+        free[nr].append(lifetime)
+    return top
+
+
+def _for_all_extents(planned: Sequence[Lifetime]) -> int:
+    """Of symbolic sizes: where everything lies is planned again for each set of extents."""
+    spans = [(x.first, x.last) for x in planned]
+
+    def places(*sizes: int) -> tuple[int, ...]:
+        again = [Lifetime(size, *span) for size, span in zip(sizes, spans, strict=True)]
+        return (plan_arena(again), *[x.offset for x in again])
+
+    found = lifted(places)(*[x.nbytes for x in planned])
+    item = lifted(operator.getitem)
+    for nr, lifetime in enumerate(planned, 1):
+        lifetime.offset = item(found, nr)
+    top: int = item(found, 0)
     return top
 
 
@@ -97,10 +175,7 @@ def _rounded(lifetime: Lifetime) -> int:
     Without it all of them would begin at the same place of a page and compete for the same few lines of the L1 cache.
     """
     size = max(_ALIGN, -(-lifetime.nbytes // _ALIGN) * _ALIGN)
-    if size < _STAGGER_FROM:
-        return size
-    rest: int = smallest(1, size % _PAGE)  # no question about symbolic sizes: these are whole pages now and then
-    return size + _STAGGER * (1 - rest)
+    return size + _STAGGER if size >= _STAGGER_FROM and size % _PAGE == 0 else size
 
 
 class _Holes:

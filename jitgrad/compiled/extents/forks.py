@@ -41,7 +41,7 @@ from jitgrad.user_line import let_through
 __all__ = ["copied_path", "note_path"]
 
 _DERIVED_FROM = 4
-_MAX_FAMILIES = 12
+_MAX_FAMILIES = 24
 """Of one fork: guards of its paths may have other answers, or calls do other things."""
 _MAX_REFUSALS = 3
 _MAX_COPIES = 64
