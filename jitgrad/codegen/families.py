@@ -250,11 +250,16 @@ class _Family:
         return _checked(member, member.program_of(kind), kind, plan)
 
 
+def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Program:
+    """The program that planning gives a segment; its arena is planned as for all extents."""
+    with planned_by_size(by_size):
+        return plan(segment)
+
+
 def _checked(member: _Member, program: Program | None, kind: _Kind, plan: Planner) -> Program | None:
     """The program; CompileError if ``config.verify`` finds that planning gives another."""
     if program is not None and config.verify:
-        with planned_by_size(bool(member.by_size)):
-            compare(program, plan(kind.segment))
+        compare(program, plan_as_for_symbols(kind.segment, plan, bool(member.by_size)))
     return program
 
 

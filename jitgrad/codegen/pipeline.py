@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.equal_turns import link_turns, plan_turns
-from jitgrad.codegen.families import families
+from jitgrad.codegen.families import families, plan_as_for_symbols
 from jitgrad.codegen.fusion.domain import Refuse
 from jitgrad.codegen.fusion.fuse import NeedsBuffers, fuse
 from jitgrad.codegen.fusion.roots import Destination, make_roots
@@ -47,7 +47,7 @@ from jitgrad.symbols.number import current_env
 from jitgrad.tracer.recording.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 
-__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_for_symbols", "plan_parts", "plan_segment"]
+__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_by_size", "plan_for_symbols", "plan_parts", "plan_segment"]
 
 _MAX_COPIES = 64
 _MAX_NOTES = 200
@@ -99,6 +99,11 @@ def plan_for_symbols(segment: Segment) -> Program:
     """
     program: Program = without_collections(_planned_and_linked, segment)
     return program
+
+
+def plan_by_size(segment: Segment, by_size: bool) -> Program:
+    """What ``plan_for_symbols`` must agree with, for plain extents; ``by_size``: how arenas are planned."""
+    return plan_as_for_symbols(segment, _planned_and_linked, by_size)
 
 
 def _planned_and_linked(segment: Segment) -> Program:

@@ -92,7 +92,10 @@ class ShapeEnv:
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, which depends on nothing else, as an expression."""
-        return self._make("call", (function, *args), function(*[value_of(x) for x in args]), None)
+        lows = [_lowest(x) for x in args] if function in (max, min) else [None]
+        known = [low for low in lows if low is not None]
+        low = max(known, default=None) if function is max else min(known) if len(known) == len(lows) else None
+        return self._make("call", (function, *args), function(*[value_of(x) for x in args]), low)
 
     def ask(self, op: str, x: Any, y: Any) -> bool:
         """Whether a comparison holds; a guard, unless it does for all extents."""

@@ -20,7 +20,7 @@ from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, meas
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.config import config
 from jitgrad.dtypes import DType, float64
-from jitgrad.symbols.number import greatest, similar, smallest, whole
+from jitgrad.symbols.number import greatest, lifted, similar, smallest, whole
 
 __all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
 
@@ -299,10 +299,16 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
         blocks = greatest(blocks, -(-m // most))
     rows = _ceil(-(-m // blocks), spec.rows)
-    panels = 1
-    while panels * rows * flop_per_row < _UNIT_FLOP_LEAST / 2 and panels * spec.columns < n:
-        panels *= 2
+    panels = lifted(_panels_of_unit)(rows * flop_per_row, spec.columns, n)
     return greatest(rows, spec.rows), panels * spec.columns
+
+
+def _panels_of_unit(flop: float, columns: int, n: int) -> int:
+    """So many panels of ``flop`` each that a unit is worth it, if there are as many."""
+    panels = 1
+    while panels * flop < _UNIT_FLOP_LEAST / 2 and panels * columns < n:
+        panels *= 2
+    return panels
 
 
 def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import math
 from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.simplify import Rule, const_of
 from jitgrad.dtypes import FLOATING, bool_, int64
+from jitgrad.symbols.number import greatest, smallest
 
 __all__ = ["CHUNK", "DECOMPOSE", "chunk_count", "copy_of"]
 
@@ -47,13 +48,13 @@ def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     if total <= 4 * CHUNK:
         return 1
     if kept == 1:
-        return min(_MAX_CHUNKS, -(-total // CHUNK))
+        return smallest(_MAX_CHUNKS, -(-total // CHUNK))  # type: ignore[no-any-return]
     real = [d for d, n in enumerate(shape) if n != 1]
     if real[-1] in dims or real[0] not in dims:  # rows: one unit per kept index
-        return min(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1
+        return smallest(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1  # type: ignore[no-any-return]
     blocks = -(-kept // 64)
     longest = shape[real[0]] // 32
-    return max(1, min(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1
+    return greatest(1, smallest(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1  # type: ignore[no-any-return]
 
 
 def _chunked(b: Builder, v: Value) -> Value | None:

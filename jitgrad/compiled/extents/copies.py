@@ -85,7 +85,13 @@ class _Copying:
 
 
 class PathFamily:
-    """A derived path and what copies of it need."""
+    """A derived path and what copies of it need.
+
+    Attributes:
+        stretches: of the path.
+        by_size: how its arena is planned, Note [Arenas for all extents].
+        is_for_one: its guards let one set of extents through.
+    """
 
     def __init__(self, path: DerivedPath) -> None:
         self._program = path.program
@@ -94,6 +100,9 @@ class PathFamily:
         self._param_places: dict[int, int] = {}  # id of params -> their place
         self._instr_places: dict[int, int] = {}  # id of an instruction -> its place
         self._kept = path  # ids stay theirs
+        self.by_size = bool(path.env.by_size)
+        fixed = {id(g.x) for g in path.env.guards if g.op == "==" and g.answer and type(g.y) is int}
+        self.is_for_one = all([id(s) in fixed for s in path.env.symbols])
         self.stretches = self._stretches(path)
 
     # --- preparing ---

@@ -30,6 +30,8 @@ from typing import Any
 
 from jitgrad.compiled.extents.copies import PathFamily, Unfinished
 from jitgrad.compiled.extents.derivation import NoPathError, derived
+from jitgrad.compiled.extents.verify_copies import compare
+from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval
@@ -91,11 +93,17 @@ def note_path(recorder: Any) -> None:
     fork = trie.forks.setdefault((first.parent, _kind(first.event.aval, first.event.kind)), _Fork())
     fork.seen += 1
     previous, fork.previous = fork.previous, nodes[at:]
+    if config.verify:
+        for family in fork.families:
+            compare(family, fork.previous)
     is_over = len(fork.families) >= _MAX_FAMILIES or fork.refusals >= _MAX_REFUSALS
     if is_over or fork.seen < _DERIVED_FROM or not previous or previous[0] is first:
         return
     try:
-        fork.families.append(PathFamily(derived(nodes[at:], previous, recorder)))
+        family = PathFamily(derived(nodes[at:], previous, recorder))
+        if family.is_for_one:
+            raise NoPathError("its guards fix an extent")
+        fork.families.append(family)
     except (NoPathError, CompileError) as error:
         fork.refusals += 1
         log("record", "no path for all extents: %s", error)
@@ -126,6 +134,8 @@ def copied_path(recorder: Any, aval: Aval, part: InputKind, running: Collection[
         running: the stamps of the calls that are being recorded.
     """
     trie, node = recorder.trie, recorder.node
+    if config.verify:  # what calls record is compared with what would have been copied
+        return None
     before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
     if before is not None:
         fork, unfinished = before
