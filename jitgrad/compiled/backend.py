@@ -109,9 +109,9 @@ class _Backend:
         return LoadedProgram(program, numbered.segment, plan)
 
     @staticmethod
-    def copied_path(recorder: Any, aval: Aval, kind: Any) -> Any:
-        """The node of an input that has none yet, by Note [Path families]; None if it is to be recorded."""
-        return _forks.copied_path(recorder, aval, kind, RUNNING)
+    def copied_path(recorder: Any, given: Any, kind: Any = None) -> Any:
+        """The node of an event that has none yet, by Note [Path families]; None if it is to be recorded."""
+        return _forks.copied_path(recorder, given, kind, RUNNING)
 
     @staticmethod
     def backward_eagerly(request: Any) -> Any:

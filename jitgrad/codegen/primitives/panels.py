@@ -41,7 +41,7 @@ def share_panels(results: Sequence[Value], b: Builder, columns_of: ColumnsOf, ap
     products: dict[Value, list[Value]] = {}
     order = order_of(results, b)
     for v in order:
-        if is_plain(v) and v.shape[1] in _ROWS:
+        if is_plain(v) and _ROWS.start <= v.shape[1] < _ROWS.stop:
             products.setdefault(v.srcs[1], []).append(v)
     columns = {right: _columns(right, found, columns_of) for right, found in products.items()}
     if not any(columns.values()):
@@ -51,7 +51,7 @@ def share_panels(results: Sequence[Value], b: Builder, columns_of: ColumnsOf, ap
     for v in order:
         b.instr = v.instr
         srcs = tuple([new[s] for s in v.srcs])
-        if v.op == "matmul" and v.shape[1] in _ROWS and columns.get(v.srcs[1]):
+        if v.op == "matmul" and _ROWS.start <= v.shape[1] < _ROWS.stop and columns.get(v.srcs[1]):
             right = v.srcs[1]
             if right not in panels:
                 panels[right] = _in_panels(b, srcs[1], columns[right])

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jitgrad.abi import Program
 from jitgrad.codegen.families import filled, numbers_of
-from jitgrad.compiled.extents.derivation import DerivedPath, Row, has_symbols, layout_numbers, with_params
+from jitgrad.compiled.extents.derivation import (
+    DerivedPath,
+    Row,
+    flat,
+    given_numbers,
+    has_symbols,
+    layout_numbers,
+    valued,
+    with_params,
+)
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.table import Op
 from jitgrad.ops.value_checks import demands
 from jitgrad.structs import replaced
 from jitgrad.symbols.evaluator import Evaluator, evaluator, symbols_in
@@ -26,11 +36,15 @@ from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent
 from jitgrad.tracer.recording.keys import IN
 from jitgrad.tracer.recording.trie import Trie, TrieNode, new_node
 
-__all__ = ["PathFamily", "Unfinished"]
+__all__ = ["Given", "PathFamily", "Unfinished"]
+
+
+Given: TypeAlias = "Aval | tuple[Op, tuple[Any, ...], tuple[Any, ...]]"
+"""What a call gives an event: an input's layout; or an operation, its operands' ids and its params."""
 
 
 class Unfinished(NamedTuple):
-    """A copy that ends before an input whose extents are not known yet.
+    """A copy that ends before an event whose extents are not known yet.
 
     Attributes:
         family: whose copy it is.
@@ -50,7 +64,7 @@ class _Stretch(NamedTuple):
 
     Attributes:
         copies: of each event.
-        first: the layout of the input that it begins with.
+        first: the event that it begins with: an input, or an operation whose params tell extents.
         known: how many symbols are known before it.
         evaluate: gives the numbers of ``layouts``, then ``params``, then the program's.
         layouts: (place in the table, dtype, rank) of the layouts that come up here.
@@ -58,7 +72,7 @@ class _Stretch(NamedTuple):
     """
 
     copies: Sequence[_NodeCopy]
-    first: Aval
+    first: Any
     known: int
     evaluate: Evaluator
     layouts: tuple[tuple[int, Any, int], ...]
@@ -110,7 +124,7 @@ class PathFamily:
     def _stretches(self, path: DerivedPath) -> list[_Stretch]:
         starts, counts, known = [], [], 0
         for nr, row in enumerate(path.rows):
-            count = symbols_in(layout_numbers(row.event.aval)) if type(row.event) is InputEvent else 0
+            count = symbols_in(given_numbers(row.event))
             if count > known:
                 starts.append(nr)
                 counts.append((known, count))
@@ -127,7 +141,7 @@ class PathFamily:
             own = [g for n, g in guards if (n > done or nr == 0) and (n <= count or is_last)]
             evaluate = evaluator(own, count, wanted)
             copies = [self._copier(row) for row in rows]
-            found.append(_Stretch(copies, rows[0].event.aval, before, evaluate, tuple(layouts), tuple(params)))
+            found.append(_Stretch(copies, rows[0].event, before, evaluate, tuple(layouts), tuple(params)))
             done = count
         return found
 
@@ -193,22 +207,25 @@ class PathFamily:
 
     # --- copying ---
 
-    def begin(self, trie: Trie, parent: TrieNode, aval: Aval) -> tuple[TrieNode, Any] | None:
-        """Copy the path as far as one input's layout tells; see ``go_on``."""
-        found = _bound(self.stretches[0], aval, ())
+    def begin(self, trie: Trie, parent: TrieNode, given: Given) -> tuple[TrieNode, Any] | None:
+        """Copy the path as far as what is given for the first event tells; see ``go_on``."""
+        found = _bound(self.stretches[0], given, ())
         if found is None:
             return None
         copying = _Copying(list(self._table), len(self._param_places), len(self._instr_places))
         return self._copy(trie, parent, 0, found, copying)
 
-    def go_on(self, trie: Trie, parent: TrieNode, aval: Aval, before: Unfinished) -> tuple[TrieNode, Any] | None:
+    def go_on(self, trie: Trie, parent: TrieNode, given: Given, before: Unfinished) -> tuple[TrieNode, Any] | None:
         """Copy more of it.
 
+        Args:
+            given: an input's layout; or an operation, its operands' ids and its params.
+
         Returns:
-            The node of the input, published; and either how to go on, with the last node, or the end of the path.
-            None if the layout is of another path.
+            The node of the event, published; and either how to go on, with the last node, or the end of the path.
+            None if what is given is of another path.
         """
-        found = _bound(self.stretches[before.stretch], aval, before.values)
+        found = _bound(self.stretches[before.stretch], given, before.values)
         return None if found is None else self._copy(trie, parent, before.stretch, found, before.copying)
 
     def _copy(
@@ -391,26 +408,39 @@ def _picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     return (lambda table: (table[places[0]],)) if places else (lambda table: ())
 
 
-def _bound(stretch: _Stretch, aval: Aval, values: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The values of the symbols, once an input has this layout; None if it is none of the path's."""
-    first, numbers = stretch.first, layout_numbers(aval)
-    binds = layout_numbers(first)
-    if len(numbers) != len(binds) or aval.dtype is not first.dtype:
-        return None
-    if (aval.is_canonical, aval.is_contiguous) != (first.is_canonical, first.is_contiguous):
+def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The values of the symbols, once a call gives an event its numbers; None if they are none of the path's."""
+    first = stretch.first
+    if type(given) is Aval:
+        known = first.aval if type(first) is InputEvent else None
+        if known is None or given.dtype is not known.dtype:
+            return None
+        if (given.is_canonical, given.is_contiguous) != (known.is_canonical, known.is_contiguous):
+            return None
+        numbers = layout_numbers(given)
+    else:
+        op, ids, params = given
+        if type(first) is InputEvent or first.instr.op is not op or stretch.copies[0].twin.ids != ids:
+            return None
+        numbers = flat(params)
+    binds = given_numbers(first)
+    if len(numbers) != len(binds):
         return None
     found = [*values]
     for n, x in zip(numbers, binds, strict=True):
         if not is_symbolic(x):
-            if n != x:
+            if type(n) is not type(x) or n != x:
                 return None
-            continue
-        at = x.args[0]
-        if at == len(found):
-            found.append(n)
-        if n < 2 or found[at] != n:
+        elif type(n) is not int or n < 2 or _value(x, found, n) != n:
             return None
     return tuple(found)
+
+
+def _value(x: Any, found: list[int], n: int) -> Any:
+    """The value of an expression, if the next symbol that is not known is ``n``."""
+    if x.op == "symbol" and x.args[0] == len(found):
+        found.append(n)
+    return valued(x, found)
 
 
 def _instrs_of(event: Any) -> Sequence[Instr]:

@@ -38,7 +38,8 @@ from jitgrad.tracer.recording.keys import BACKWARD, GRADS
 from jitgrad.tracer.recording.slots import fresh_handle
 from jitgrad.tracer.recording.trie import TrieNode
 
-__all__ = ["DerivedPath", "NoPathError", "Row", "derived", "has_symbols", "layout_numbers", "with_params"]
+__all__ = ["DerivedPath", "NoPathError", "Row", "derived", "flat", "given_numbers", "has_symbols", "layout_numbers",
+           "valued", "with_params"]
 
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
 
@@ -96,6 +97,18 @@ def derived(nodes: Sequence[TrieNode], others: Sequence[TrieNode], recorder: Any
         for node, other in zip(nodes, others, strict=True):
             made.add(node, other)
     return DerivedPath(made.env, made.rows, made.program)
+
+
+def given_numbers(event: Any) -> tuple[Any, ...]:
+    """The numbers that a call gives an event: the layout of an input, the params of an operation."""
+    if type(event) is InputEvent:
+        return layout_numbers(event.aval)
+    return flat(event.instr.params) if type(event) in (PlainEvent, OpEvent) else ()
+
+
+def flat(params: Any) -> tuple[Any, ...]:
+    """The numbers in params, and whatever else there is, one after another."""
+    return tuple([y for x in params for y in flat(x)]) if type(params) is tuple else (params,)
 
 
 def layout_numbers(aval: Aval) -> tuple[Any, ...]:
@@ -239,9 +252,12 @@ class _Derivation:
             return mine
         others = [other for other, _ in self._symbols.values()]
         for x in self._known.get(mine, ()):
-            if _valued(x, others) == theirs:
+            if valued(x, others) == theirs:
                 return x
-        raise NoPathError(f"a parameter of {mine} here, {theirs} there")
+        for other, x in self._symbols.values():  # rows and steps that are one dimension
+            if mine % x.value == 0 and theirs * x.value == mine * other:
+                return x * (mine // x.value)
+        return self._extent(mine, theirs)
 
     def _instr(self, instr: Instr, params: tuple[Any, ...], made: dict[int, Aval]) -> Instr:
         """An instruction for the layouts of its operands. ``made``: of values that the event has made."""
@@ -385,13 +401,13 @@ def _seen(aval: Aval, known: Aval | None) -> Aval:
     return aval if _is_alike(aval, known) else _alike(aval.at_start(), known)
 
 
-def _valued(x: Any, symbols: Sequence[int]) -> Any:
+def valued(x: Any, symbols: Sequence[int]) -> Any:
     """The value of an expression of extents, for other ones; None if it is made of more than these."""
     if type(x) is not SymNumber:
         return x
     if x.op == "symbol":
         return symbols[x.args[0]]
-    values = [_valued(a, symbols) for a in x.args]
+    values = [valued(a, symbols) for a in x.args]
     if None in values or x.op not in ("product", "sum"):
         return None
     return math.prod(values) if x.op == "product" else sum(values)

@@ -28,14 +28,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from jitgrad.compiled.extents.copies import PathFamily, Unfinished
-from jitgrad.compiled.extents.derivation import NoPathError, derived
+from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
+from jitgrad.compiled.extents.derivation import NoPathError, derived, flat
 from jitgrad.compiled.extents.verify_copies import compare
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval
-from jitgrad.tracer.recording.history import InputEvent
+from jitgrad.ops.table import Op
+from jitgrad.tracer.recording.history import InputEvent, OpEvent, PlainEvent
 from jitgrad.tracer.recording.keys import IN, InputKind
 from jitgrad.tracer.recording.trie import Trie, TrieNode
 from jitgrad.user_line import let_through
@@ -75,6 +76,16 @@ def _kind(aval: Aval, part: InputKind) -> Any:
     return aval.dtype, len(aval.shape), aval.is_canonical, aval.is_contiguous, part
 
 
+def _kind_of(node: TrieNode) -> Any:
+    """The same of an event that paths may part at; None for others."""
+    event = node.event
+    if type(event) is InputEvent:
+        return _kind(event.aval, event.kind) if node.op is IN else None
+    if type(event) in (PlainEvent, OpEvent) and isinstance(node.op, Op) and node.params:
+        return node.op, node.ids, tuple(map(type, flat(node.params)))
+    return None
+
+
 def note_path(recorder: Any) -> None:
     """A call has recorded something new, and has ended: derive its path, if others of its kind were met before."""
     if recorder.node.depth > _MAX_EVENTS:
@@ -90,7 +101,7 @@ def note_path(recorder: Any) -> None:
         return
     trie: Trie = recorder.trie
     first = nodes[at]
-    fork = trie.forks.setdefault((first.parent, _kind(first.event.aval, first.event.kind)), _Fork())
+    fork = trie.forks.setdefault((first.parent, _kind_of(first)), _Fork())
     fork.seen += 1
     previous, fork.previous = fork.previous, nodes[at:]
     if config.verify:
@@ -105,7 +116,7 @@ def note_path(recorder: Any) -> None:
             raise NoPathError("its guards fix an extent")
         fork.families.append(family)
     except (NoPathError, CompileError) as error:
-        fork.refusals += 1
+        fork.refusals += not fork.families  # one that is refused beside others had extents of a special size
         log("record", "no path for all extents: %s", error)
     except Exception as error:
         let_through(error)
@@ -116,21 +127,20 @@ def note_path(recorder: Any) -> None:
 
 
 def _parts_here(node: TrieNode) -> bool:
-    """Whether paths part at an input, by its extents."""
-    if type(node.event) is not InputEvent or node.op is not IN or node.parent is None:
+    """Whether paths part here, by an input's extents, or an operation's."""
+    assert node.parent is not None
+    siblings = node.parent.children
+    if len(siblings) < 2 or (own := _kind_of(node)) is None:
         return False
-    own = _kind(node.event.aval, node.event.kind)
-    for other in node.parent.children.values():
-        if other is not node and other.op is IN and _kind(other.event.aval, other.event.kind) == own:
-            return True
-    return False
+    return any([other is not node and _kind_of(other) == own for other in siblings.values()])
 
 
-def copied_path(recorder: Any, aval: Aval, part: InputKind, running: Collection[int]) -> TrieNode | None:
-    """The node of an input that has none yet, with what follows it; None if no derived path has such inputs.
+def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Collection[int]) -> TrieNode | None:
+    """The node of an event that has none yet, with what follows it; None if no derived path has such an event.
 
     Args:
-        aval, part: the input's layout, and its part in the graph.
+        given: an input's layout; or an operation, its operands' ids and its params.
+        part: the input's part in the graph.
         running: the stamps of the calls that are being recorded.
     """
     trie, node = recorder.trie, recorder.node
@@ -139,14 +149,20 @@ def copied_path(recorder: Any, aval: Aval, part: InputKind, running: Collection[
     before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
     if before is not None:
         fork, unfinished = before
-        found = unfinished.family.go_on(trie, node, aval, unfinished)
+        found = unfinished.family.go_on(trie, node, given, unfinished)
         if found is not None:
             return _hung(recorder, found, fork, running)
-    start: _Fork | None = trie.forks.get((node, _kind(aval, part)))
+    if type(given) is Aval:
+        assert part is not None
+        kind = _kind(given, part)
+    else:
+        op, ids, params = given
+        kind = op, ids, tuple(map(type, flat(params)))
+    start: _Fork | None = trie.forks.get((node, kind))
     if start is None:
         return None
     for nr, family in enumerate(start.families):
-        found = family.begin(trie, node, aval)
+        found = family.begin(trie, node, given)
         if found is not None:
             if nr:  # the likeliest first
                 start.families.insert(0, start.families.pop(nr))

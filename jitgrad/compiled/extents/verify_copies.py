@@ -14,7 +14,7 @@ from jitgrad.codegen.pipeline import plan_by_size
 from jitgrad.compiled.extents.copies import PathFamily
 from jitgrad.errors import JitgradError
 from jitgrad.tracer.recording.graph import Instr, Segment
-from jitgrad.tracer.recording.history import EndEvent, InputEvent
+from jitgrad.tracer.recording.history import EndEvent, InputEvent, OpEvent, PlainEvent
 from jitgrad.tracer.recording.trie import Trie, TrieNode, new_node
 
 __all__ = ["compare"]
@@ -49,19 +49,27 @@ def _copied(family: PathFamily, nodes: Sequence[TrieNode]) -> list[TrieNode]:
     above = first.parent
     root: TrieNode = new_node(None, None, None, above.next_vid, above.next_scalar)
     root.depth = above.depth
-    found = family.begin(trie, root, first.event.aval)
+    found = family.begin(trie, root, _given(first))
     while found is not None and type(found[1]) is tuple:
         last, unfinished = found[1]
         at = last.depth - above.depth
-        if at >= len(nodes) or type(nodes[at].event) is not InputEvent:
+        given = _given(nodes[at]) if at < len(nodes) else None
+        if given is None:
             break
-        found = family.go_on(trie, last, nodes[at].event.aval, unfinished)
+        found = family.go_on(trie, last, given, unfinished)
     copies: list[TrieNode] = []
     node = root
     while node.children:
         (node,) = node.children.values()
         copies.append(node)
     return copies
+
+
+def _given(node: TrieNode) -> Any:
+    """What a call gave an event; None for those that are given nothing."""
+    if type(node.event) is InputEvent:
+        return node.event.aval
+    return (node.op, node.ids, node.params) if type(node.event) in (PlainEvent, OpEvent) else None
 
 
 def _compare_events(copy: Any, event: Any, by_size: bool) -> None:

@@ -41,7 +41,8 @@ def _even_sizes(extent: int, size: int) -> list[int]:
     if size == 0 and extent:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}")
     check_parts("split", -(-extent // (size or 1)))
-    return [min(size, extent - at) for at in range(0, extent, size or 1)] or [0]
+    step = size or 1
+    return [min(size, extent - step * nr) for nr in range(-(-extent // step))] or [0]
 
 
 def _sizes(extent: int, size: int | tuple[int, ...], dim: int) -> list[int]:
