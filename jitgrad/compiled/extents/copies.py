@@ -20,6 +20,7 @@ from jitgrad.compiled.extents.derivation import (
     given_numbers,
     has_symbols,
     layout_numbers,
+    operation_of,
     valued,
     with_params,
 )
@@ -50,7 +51,7 @@ class Unfinished(NamedTuple):
         family: whose copy it is.
         stretch: the number of the stretch that comes next.
         values: of the symbols that are known.
-        copying: what has been made.
+        copying: what has been made; nobody changes it any more.
     """
 
     family: PathFamily
@@ -91,11 +92,13 @@ class _Copying:
 
     __slots__ = ("avals", "instrs", "numbers", "params")
 
-    def __init__(self, avals: list[Any], params: int, instrs: int) -> None:
-        self.avals = avals
-        self.params: list[Any] = [None] * params
-        self.instrs: list[Any] = [None] * instrs
+    def __init__(self, avals: list[Any], params: list[Any], instrs: list[Any]) -> None:
+        self.avals, self.params, self.instrs = avals, params, instrs
         self.numbers: Any = None
+
+    def again(self) -> _Copying:
+        """The same: a copy may go on in several ways, and on several threads at a time."""
+        return _Copying(list(self.avals), list(self.params), list(self.instrs))
 
 
 class PathFamily:
@@ -212,8 +215,8 @@ class PathFamily:
         found = _bound(self.stretches[0], given, ())
         if found is None:
             return None
-        copying = _Copying(list(self._table), len(self._param_places), len(self._instr_places))
-        return self._copy(trie, parent, 0, found, copying)
+        blank = _Copying(list(self._table), [None] * len(self._param_places), [None] * len(self._instr_places))
+        return self._copy(trie, parent, 0, found, blank)
 
     def go_on(self, trie: Trie, parent: TrieNode, given: Given, before: Unfinished) -> tuple[TrieNode, Any] | None:
         """Copy more of it.
@@ -226,7 +229,7 @@ class PathFamily:
             None if what is given is of another path.
         """
         found = _bound(self.stretches[before.stretch], given, before.values)
-        return None if found is None else self._copy(trie, parent, before.stretch, found, before.copying)
+        return None if found is None else self._copy(trie, parent, before.stretch, found, before.copying.again())
 
     def _copy(
         self, trie: Trie, parent: TrieNode, nr: int, values: tuple[int, ...], copying: _Copying
@@ -419,10 +422,10 @@ def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[in
             return None
         numbers = layout_numbers(given)
     else:
-        op, ids, params = given
-        if type(first) is InputEvent or first.instr.op is not op or stretch.copies[0].twin.ids != ids:
+        known = operation_of(stretch.copies[0].twin.key)
+        if known is None or known[:2] != given[:2]:
             return None
-        numbers = flat(params)
+        numbers = flat(given[2])
     binds = given_numbers(first)
     if len(numbers) != len(binds):
         return None

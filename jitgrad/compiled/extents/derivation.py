@@ -35,11 +35,11 @@ from jitgrad.tracer.recording.history import (
     UpdateEvent,
 )
 from jitgrad.tracer.recording.keys import BACKWARD, GRADS
-from jitgrad.tracer.recording.slots import fresh_handle
+from jitgrad.tracer.recording.slots import fresh_handle, twin_of
 from jitgrad.tracer.recording.trie import TrieNode
 
 __all__ = ["DerivedPath", "NoPathError", "Row", "derived", "flat", "given_numbers", "has_symbols", "layout_numbers",
-           "valued", "with_params"]
+           "operation_of", "valued", "with_params"]
 
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
 
@@ -114,6 +114,13 @@ def flat(params: Any) -> tuple[Any, ...]:
 def layout_numbers(aval: Aval) -> tuple[Any, ...]:
     """The integers of a layout: those of a row-major one are its shape."""
     return aval.shape if aval.is_canonical and not aval.offset else (*aval.shape, *aval.stride, aval.offset)
+
+
+def operation_of(key: Any) -> tuple[Op, tuple[Any, ...], tuple[Any, ...]] | None:
+    """(Operation, operands, params) of a key of the usual form."""
+    if type(key) is tuple and len(key) == 2 and type(key[0]) is tuple:  # where params of other types mean something else
+        key = key[0]
+    return key if type(key) is tuple and len(key) == 3 and isinstance(key[0], Op) else None
 
 
 def with_params(key: Any, params: tuple[Any, ...]) -> Any:
@@ -307,17 +314,13 @@ class _Derivation:
         root._requires_grad = True
         request = BackwardRequest((root,), (None,), before.key[2], False, (), False, True)
         inner = InnerRecorder(recorder, {}, [], before.next_vid, _Derivation._backward.__code__, is_plain=True)
-        leaves = [recorder.inputs[vid] for vid in before.event.leaves]
-        grads = [leaf._grad for leaf in leaves]
+        leaves = {vid: twin_of(recorder.inputs[vid]) for vid in before.event.leaves}  # theirs get the gradients
+        for leaf in leaves.values():
+            leaf._requires_grad = True
         active = switch_handler(inner)
         try:
-            for leaf in leaves:
-                leaf._grad = None
-            released = sweep(self._history, request, inner, recorder.inputs, recorder.scalars)
-            new = {vid: leaf._grad for vid, leaf in zip(before.event.leaves, leaves, strict=True)}
+            released = sweep(self._history, request, inner, {**recorder.inputs, **leaves}, recorder.scalars)
         finally:
-            for leaf, grad in zip(leaves, grads, strict=True):
-                leaf._grad = grad
             switch_handler(active)
         if len(inner.instrs) != len(event.instrs) or frozenset(released) != event.released or inner.consts:
             raise NoPathError("a backward that records something else")
@@ -329,7 +332,8 @@ class _Derivation:
                 if a is not None:
                     _alike(a, b)
         for vid, value, aval, _ in event.sets:
-            if new[vid] is None or new[vid]._vid != value or own_layout(new[vid]._aval) is not aval:
+            grad = leaves[vid]._grad
+            if grad is None or grad._vid != value or own_layout(grad._aval) is not aval:
                 raise NoPathError("a gradient whose extents change")
         return replaced(event, instrs=tuple(inner.instrs))
 

@@ -29,13 +29,12 @@ from collections.abc import Collection
 from typing import Any
 
 from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
-from jitgrad.compiled.extents.derivation import NoPathError, derived, flat
+from jitgrad.compiled.extents.derivation import NoPathError, derived, flat, operation_of
 from jitgrad.compiled.extents.verify_copies import compare
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
 from jitgrad.ops.aval import Aval
-from jitgrad.ops.table import Op
 from jitgrad.tracer.recording.history import InputEvent, OpEvent, PlainEvent
 from jitgrad.tracer.recording.keys import IN, InputKind
 from jitgrad.tracer.recording.trie import Trie, TrieNode
@@ -48,7 +47,10 @@ _MAX_FAMILIES = 24
 """Of one fork: guards of its paths may have other answers, or calls do other things."""
 _MAX_REFUSALS = 3
 _MAX_COPIES = 64
-_MAX_EVENTS = 4000
+_MAX_EVENTS = 2000
+_MAX_DERIVED = 6000
+"""Events, of all paths of one fork: to derive one costs about a millisecond."""
+_MAX_STRAYS = 16
 
 
 class _Fork:
@@ -60,12 +62,13 @@ class _Fork:
         families: of derived paths.
         refusals: how often a path could not be derived.
         ends: of copies, the oldest first.
+        copies, strays: how many paths were copied to the end; how many calls did something else than their copies.
     """
 
-    __slots__ = ("ends", "families", "previous", "refusals", "seen")
+    __slots__ = ("copies", "ends", "families", "previous", "refusals", "seen", "strays")
 
     def __init__(self) -> None:
-        self.seen = self.refusals = 0
+        self.seen = self.refusals = self.copies = self.strays = 0
         self.previous: list[TrieNode] = []
         self.families: list[PathFamily] = []
         self.ends: list[TrieNode] = []
@@ -81,9 +84,14 @@ def _kind_of(node: TrieNode) -> Any:
     event = node.event
     if type(event) is InputEvent:
         return _kind(event.aval, event.kind) if node.op is IN else None
-    if type(event) in (PlainEvent, OpEvent) and isinstance(node.op, Op) and node.params:
-        return node.op, node.ids, tuple(map(type, flat(node.params)))
-    return None
+    return _kind_of_operation(operation_of(node.key)) if type(event) in (PlainEvent, OpEvent) else None
+
+
+def _kind_of_operation(operation: Any) -> Any:
+    if operation is None or not operation[2]:
+        return None
+    op, ids, params = operation
+    return op, ids, tuple(map(type, flat(params)))
 
 
 def note_path(recorder: Any) -> None:
@@ -107,7 +115,12 @@ def note_path(recorder: Any) -> None:
     if config.verify:
         for family in fork.families:
             compare(family, fork.previous)
-    is_over = len(fork.families) >= _MAX_FAMILIES or fork.refusals >= _MAX_REFUSALS
+    if recorder.path.copied == recorder.tid:
+        fork.strays += 1
+        if fork.strays >= _MAX_STRAYS and fork.strays > fork.copies // 2:  # its calls do many things
+            fork.families, fork.refusals = [], _MAX_REFUSALS
+    most = min(_MAX_FAMILIES, max(1, _MAX_DERIVED // len(nodes)))
+    is_over = len(fork.families) >= most or fork.refusals >= _MAX_REFUSALS
     if is_over or fork.seen < _DERIVED_FROM or not previous or previous[0] is first:
         return
     try:
@@ -156,8 +169,7 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
         assert part is not None
         kind = _kind(given, part)
     else:
-        op, ids, params = given
-        kind = op, ids, tuple(map(type, flat(params)))
+        kind = _kind_of_operation(given)
     start: _Fork | None = trie.forks.get((node, kind))
     if start is None:
         return None
@@ -181,6 +193,7 @@ def _hung(recorder: Any, found: tuple[TrieNode, Any], fork: _Fork, running: Coll
         trie.forks[last] = fork, unfinished
         return first
     rest.tick = trie.clock + 1  # the call will end here
+    fork.copies += 1
     fork.ends.append(rest)
     if len(fork.ends) > _MAX_COPIES:
         fork.ends.sort(key=lambda end: end.tick)

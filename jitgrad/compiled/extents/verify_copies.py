@@ -12,6 +12,7 @@ from typing import Any
 from jitgrad.codegen.families import compare as compare_programs
 from jitgrad.codegen.pipeline import plan_by_size
 from jitgrad.compiled.extents.copies import PathFamily
+from jitgrad.compiled.extents.derivation import operation_of
 from jitgrad.errors import JitgradError
 from jitgrad.tracer.recording.graph import Instr, Segment
 from jitgrad.tracer.recording.history import EndEvent, InputEvent, OpEvent, PlainEvent
@@ -69,7 +70,7 @@ def _given(node: TrieNode) -> Any:
     """What a call gave an event; None for those that are given nothing."""
     if type(node.event) is InputEvent:
         return node.event.aval
-    return (node.op, node.ids, node.params) if type(node.event) in (PlainEvent, OpEvent) else None
+    return operation_of(node.key) if type(node.event) in (PlainEvent, OpEvent) else None
 
 
 def _compare_events(copy: Any, event: Any, by_size: bool) -> None:
