@@ -374,15 +374,17 @@ class SymNumber:
         return self if self.low is not None and self.low >= 0 else self.env.call(abs, self)
 
     def __ceil__(self) -> Any:
+        if _is_whole(self):
+            return self
         if self.op == "/" and type(self.args[1]) in (int, float) and self.args[1] == 1 and _is_whole(self.args[0]):
             return self.args[0]  # ``arange(n)``
         return self.env.call(math.ceil, self)
 
     def __floor__(self) -> Any:
-        return self.env.call(math.floor, self)
+        return self if _is_whole(self) else self.env.call(math.floor, self)
 
     def __trunc__(self) -> Any:
-        return self.env.call(math.trunc, self)
+        return self if _is_whole(self) else self.env.call(math.trunc, self)
 
     def __round__(self, digits: int | None = None) -> Any:
         return self.env.call(round, self) if digits is None else self.env.call(round, self, digits)

@@ -18,6 +18,7 @@ from jitgrad.compiled.backward.rule_sweep import sweep
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.ops.table import Op
+from jitgrad.ops.value_checks import demands
 from jitgrad.runtime.engine.run.request import BackwardRequest
 from jitgrad.state import switch_handler
 from jitgrad.structs import replaced
@@ -41,6 +42,7 @@ from jitgrad.tracer.recording.trie import TrieNode
 __all__ = ["DerivedPath", "NoPathError", "Row", "derived", "flat", "given_numbers", "has_symbols", "layout_numbers",
            "operation_of", "valued", "with_params"]
 
+_ranges: Any = LazyModule("jitgrad.tracer.recording.ranges")
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
 
 
@@ -235,6 +237,8 @@ class _Derivation:
             raise NoPathError(f"params in a key of an unusual form, {node.key} and {other.key}")
         if any([look.position < 0 for look in event.demands]):
             raise NoPathError("a look at older values")
+        if instr.op.checks_values:
+            self._check_demands(event, instr, params)
         made: dict[int, Aval] = {}
         instrs = tuple([self._instr(i, params if i is instr else i.params, made) for i in event.instrs])
         places = [n for n, i in enumerate(event.instrs) if i is instr]
@@ -246,6 +250,14 @@ class _Derivation:
             return PlainEvent(instrs[0], event.several, event.ends_segment), changed
         passed = None if event.passed is None else [None] * len(event.passed)
         return replaced(event, instr=instrs[places[0]], instrs=instrs, passed=passed), changed
+
+    def _check_demands(self, event: Any, instr: Instr, params: tuple[Any, ...]) -> None:
+        """What the operation demands is looked at in every call, or cannot be otherwise, for other extents, too."""
+        avals = tuple([None if type(x) is not int else self._history.aval_of(x) for x in instr.inputs])
+        looked_at = {look.position for look in event.demands}
+        for position, demand in demands(instr.op, avals, params):
+            if position not in looked_at and _ranges.enough_for(self._history, instr.inputs[position], demand) != []:
+                raise NoPathError("a demand that other extents may not meet")
 
     def _params(self, mine: Any, theirs: Any) -> Any:
         """Params; an integer that differs is what of the known extents has these values."""
@@ -261,9 +273,11 @@ class _Derivation:
         for x in self._known.get(mine, ()):
             if valued(x, others) == theirs:
                 return x
-        for other, x in self._symbols.values():  # rows and steps that are one dimension
-            if mine % x.value == 0 and theirs * x.value == mine * other:
+        for other, x in self._symbols.values():
+            if mine % x.value == 0 and theirs * x.value == mine * other:  # rows and steps that are one dimension
                 return x * (mine // x.value)
+            if mine - x.value == theirs - other:  # where a slice ends
+                return x + (mine - x.value)
         return self._extent(mine, theirs)
 
     def _instr(self, instr: Instr, params: tuple[Any, ...], made: dict[int, Aval]) -> Instr:

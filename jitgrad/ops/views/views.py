@@ -15,6 +15,7 @@ from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.shapes import numel, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.symbols.number import is_symbolic
 
 __all__ = ["infer_shape", "normalize_slice", "view_strides"]
 
@@ -300,7 +301,7 @@ def normalize_slice(n: int, start: int | None, stop: int | None, step: int) -> t
     """Clamp a slice with a positive step to an extent: (start, stop) with start <= stop."""
     if step <= 0:
         raise ValueError("step must be greater than zero")
-    if type(n) is int:
+    if not any(map(is_symbolic, (n, start, stop))):
         first, last, _ = slice(start, stop, step).indices(n)
         return first, max(first, last)
     first, last = [_clamped(n, at) for at in (0 if start is None else start, n if stop is None else stop)]
@@ -308,7 +309,7 @@ def normalize_slice(n: int, start: int | None, stop: int | None, step: int) -> t
 
 
 def _clamped(n: int, at: int) -> int:
-    """What ``slice.indices`` makes of an end, for a symbolic extent, Note [Symbolic extents]."""
+    """What ``slice.indices`` makes of an end, for symbolic numbers, Note [Symbolic extents]."""
     return max(at + n, 0) if at < 0 else min(at, n)
 
 

@@ -1,0 +1,434 @@
+"""Steps whose inputs have other extents at each call: Note [Path families]."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad import nn, optim
+from jitgrad.compile import CompiledFunction
+from jitgrad.compiled.extents import forks, verify_copies
+from jitgrad.config import config
+from jitgrad.nn import functional as F
+
+Step = Callable[..., Any]
+Data = Callable[[np.random.Generator, int], tuple[Any, ...]]
+
+
+def _mlp() -> tuple[Step, Data]:
+    model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = optim.Adam(model.parameters(), 1e-2)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.standard_normal((n, 10)), rng.integers(0, 4, n))
+
+
+class _Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(300, 16)
+        self.norm, self.qkv, self.out, self.head = nn.LayerNorm(16), *(nn.Linear(16, n) for n in (48, 16, 50))
+
+    def forward(self, words: Any) -> Any:
+        x = self.words(words) + self.places(jg.arange(words.shape[1]))
+        b, t, c = x.shape
+        parts = self.qkv(self.norm(x)).split(c, dim=2)
+        q, k, v = (part.view(b, t, 2, c // 2).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).contiguous().view(b, t, c)
+        return self.head(x + self.out(y))
+
+
+def _attention() -> tuple[Step, Data]:
+    model = _Attention()
+    optimizer = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def step(x: Any, y: Any) -> Any:
+        logits = model(x)
+        loss = F.cross_entropy(logits.view(-1, logits.size(-1)), y.view(-1))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.integers(0, 50, (3, n)), rng.integers(0, 50, (3, n)))
+
+
+def _recurrent() -> tuple[Step, Data]:
+    """Its first event is no input: zeros for each sequence of the batch."""
+    model, head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3)
+    optimizer = optim.SGD([*model.parameters(), *head.parameters()], 0.1)
+
+    def step(x: Any, y: Any) -> Any:
+        out, _ = model(x)
+        loss = F.cross_entropy(head(out[:, -1]), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.standard_normal((n, 5, 8)), rng.integers(0, 3, n))
+
+
+def _graph() -> tuple[Step, Data]:
+    """Two extents that have nothing to do with each other."""
+    weights = [(jg.rand(8, 8) - 0.5).requires_grad_(), (jg.rand(8, 3) - 0.5).requires_grad_()]
+
+    def step(x: Any, ends: Any, y: Any) -> Any:
+        h = x @ weights[0]
+        h = (h + jg.zeros_like(h).index_add(0, ends[1], h[ends[0]])).relu()
+        loss = F.cross_entropy(h @ weights[1], y)
+        loss.backward()
+        with jg.no_grad():
+            for w in weights:
+                w -= 0.01 * w.grad
+                w.grad = None
+        return loss.detach()
+
+    def data(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
+        return rng.standard_normal((n, 8)), rng.integers(0, n, (2, int(rng.integers(30, 200)))), rng.integers(0, 3, n)
+
+    return step, data
+
+
+def _sets() -> tuple[Step, Data]:
+    model, head = nn.Sequential(nn.Linear(3, 16), nn.Tanh()), nn.Linear(16, 1)
+    optimizer = optim.SGD([*model.parameters(), *head.parameters()], 0.01)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        z = model(x)
+        loss = ((head(z.mean(0) + z.max(0).values + z.std(0)) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.standard_normal((n, 3)), rng.standard_normal(1))
+
+
+def _masked() -> tuple[Step, Data]:
+    words, head = nn.Embedding(30, 16), nn.Linear(16, 30)
+    parameters = [*words.parameters(), *head.parameters()]
+    optimizer = optim.Adam(parameters, 1e-2)
+
+    def step(x: Any, mask: Any) -> Any:
+        optimizer.zero_grad()
+        logs = head(words(x)).log_softmax(-1)
+        loss = -(logs[:, :-1].gather(2, x[:, 1:, None]).squeeze(2) * mask[:, 1:]).sum() / mask[:, 1:].sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.integers(0, 30, (3, n)), (rng.random((3, n)) < 0.9) * 1.0)
+
+
+def _forward() -> tuple[Step, Data]:
+    model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 4))
+
+    def step(x: Any) -> Any:
+        with jg.no_grad():
+            return model(x).softmax(-1).flip(0).cumsum(0)[-1]
+
+    return step, lambda rng, n: (rng.standard_normal((n, 10)),)
+
+
+def _in_place() -> tuple[Step, Data]:
+    scale = jg.full((6,), 0.5, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        y = jg.cat([x * scale, x.exp()])
+        y.mul_(2.0).clamp_(-3, 3)
+        y.add_(x.mean(0))
+        loss = F.pad(y, (1, 2)).sum(1).pow(2).mean()
+        loss.backward()
+        with jg.no_grad():
+            scale.sub_(scale.grad * 1e-3)
+        scale.grad = None
+        return loss.detach()
+
+    return step, lambda rng, n: (rng.standard_normal((n, 6)),)
+
+
+def _positions() -> tuple[Step, Data]:
+    """Integers that are the graph: where a slice begins, a row, a length."""
+    table = jg.from_numpy(np.random.default_rng(5).standard_normal((500, 4)).astype(np.float32))
+    w = (jg.rand(4) - 0.5).requires_grad_()
+
+    def step(at: Any) -> Any:
+        n = int(at)
+        loss = ((table[n : n + 32] * w).sum(1) - table[n + 40, 0]).pow(2).mean() + table[:n].mean() * w[0]
+        loss.backward()
+        with jg.no_grad():
+            w.sub_(w.grad * 0.01)
+        w.grad = None
+        return loss.detach()
+
+    return step, lambda rng, n: (np.int64(n),)
+
+
+PROGRAMS = {
+    f.__name__[1:]: f
+    for f in (_mlp, _attention, _recurrent, _graph, _sets, _masked, _forward, _in_place, _positions)
+}
+
+
+def _run(make: Callable[[], tuple[Step, Data]], wrap: Any, calls: int) -> tuple[list[Any], list[dict[str, int]]]:
+    """Results, and what each call counted."""
+    jg.manual_seed(0)
+    step, data = make()
+    step = wrap(step)
+    rng = np.random.default_rng(1)
+    results, counts = [], []
+    for _ in range(calls):
+        arrays = data(rng, int(rng.integers(66, 260)))
+        args = [jg.from_numpy(np.asarray(a, np.float32 if np.asarray(a).dtype == np.float64 else None)) for a in arrays]
+        before = jg.stats()
+        results.append(step(*args).numpy().copy())
+        after = jg.stats()
+        counts.append({name: after[name] - before[name] for name in after})
+    return results, counts
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No function gives up recording."""
+    monkeypatch.setattr(CompiledFunction, "_count_new_graph", lambda self: None)
+
+
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_other_extents_are_copied(make: Any) -> None:
+    results, counts = _run(make, jg.compile, 60)
+    expected, _ = _run(make, lambda step: step, 60)
+    for found, wanted in zip(results, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-5)
+    late = counts[40:]
+    assert sum(c["copied_paths"] > 0 for c in late) >= 8
+    assert sum(c["misses"] > 0 for c in late) <= 6, "special sizes are recorded, others are not"
+    assert all(c["plans"] == c["families"] == 0 for c in late if not c["misses"])
+
+
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.usefixtures("patient")
+def test_a_copy_is_what_recording_makes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    monkeypatch.setattr(config, "verify", True)
+    compare_programs = verify_copies.compare_programs
+    monkeypatch.setattr(verify_copies, "compare_programs", lambda *args: compared.append(compare_programs(*args)))
+    _, counts = _run(make, jg.compile, 24)
+    assert len(compared) >= 8, "events and programs, to the end of the path"
+    assert sum(c["copied_paths"] for c in counts) == 0
+
+
+def _steps_of_any_kind(rng: np.random.Generator) -> tuple[Step, int]:
+    """A random program over [n, 8], and how many operations it has."""
+    kinds = rng.integers(0, 14, int(rng.integers(3, 9))).tolist()
+    weight = jg.from_numpy(rng.standard_normal((8, 8)).astype(np.float32) * 0.3).requires_grad_()
+
+    def apply(kind: int, x: Any, other: Any) -> Any:
+        n = x.shape[0]
+        return [
+            lambda: x * other, lambda: (x @ weight).tanh(), lambda: x - x.mean(0), lambda: x / (1 + x.abs().sum(1, True)),
+            lambda: jg.cat([x, other])[:n], lambda: x.t().contiguous().t() + other, lambda: x.flip(0) * 0.5,
+            lambda: x.reshape(-1, 4).reshape(n, 8), lambda: x.softmax(1), lambda: x.cumsum(0) / n,
+            lambda: x[jg.arange(n - 1, -1, -1)], lambda: F.pad(x[1:], (0, 0, 0, 1)), lambda: x.max(0).values + other,
+            lambda: jg.where(x > 0, x, other.sin()),
+        ][kind]()  # fmt: skip
+
+    def step(x: Any) -> Any:
+        h, before = x, x
+        for kind in kinds:
+            h, before = apply(kind, h, before), h
+        loss = h.pow(2).mean()
+        loss = loss + (x @ weight).mean()
+        loss.backward()
+        grad, weight.grad = weight.grad, None
+        return loss.detach() + grad.sum()
+
+    return step, len(kinds)
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.usefixtures("patient")
+def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first round calls are copied, in the second what they record is compared."""
+    step, _ = _steps_of_any_kind(np.random.default_rng(seed))
+    rng = np.random.default_rng(1)
+    for verify in (False, True):
+        monkeypatch.setattr(config, "verify", verify)
+        compiled, before = jg.compile(step), jg.stats()["copied_paths"]
+        for _ in range(16):
+            x = jg.from_numpy(rng.standard_normal((int(rng.integers(70, 120)), 8)).astype(np.float32))
+            np.testing.assert_allclose(compiled(x).numpy(), step(x).numpy(), rtol=2e-3, atol=1e-4)
+        assert (jg.stats()["copied_paths"] > before) is not verify
+
+
+def _sizes(count: int, least: int = 66) -> list[int]:
+    return list(range(least, least + count))
+
+
+def test_a_call_that_does_something_else_records_it() -> None:
+    @jg.compile
+    def step(x: Any) -> Any:
+        y = x * 2
+        return (y.exp() if x.shape[0] % 3 == 0 else y.sin()).sum()
+
+    for n in _sizes(30):
+        x = jg.full((n, 3), 0.5)
+        expected = np.exp(1.0) if n % 3 == 0 else np.sin(1.0)
+        np.testing.assert_allclose(step(x).item(), 3 * n * expected, rtol=1e-5)
+
+
+def test_a_function_that_does_many_things_is_not_copied_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_MAX_STRAYS", 4)
+    monkeypatch.setattr(CompiledFunction, "_count_new_graph", lambda self: None)
+    count = [0]
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        count[0] += 1
+        y = x * 2
+        for _ in range(count[0] if count[0] > 8 else 1):
+            y = y + 1
+        return y.sum()
+
+    for n in _sizes(30):
+        step(jg.ones(n, 3))
+    before = jg.stats()["copied_paths"]
+    for n in _sizes(5, 200):
+        step(jg.ones(n, 3))
+    assert jg.stats()["copied_paths"] == before
+
+
+def test_errors_come_at_their_statement_and_the_next_call_works() -> None:
+    passed = []
+
+    @jg.compile
+    def step(x: Any, rows: Any) -> Any:
+        passed.clear()
+        y = x[rows]
+        passed.append(1)
+        return y.sum()
+
+    for n in _sizes(8):
+        step(jg.ones(n, 2), jg.arange(n - 1, -1, -1))
+    copied = jg.stats()["copied_paths"]
+    for n in _sizes(6, 100):
+        bad = jg.arange(n)
+        bad[3] = n
+        with pytest.raises(IndexError):
+            step(jg.ones(n, 2), bad)
+        assert not passed
+        assert step(jg.ones(n, 2), jg.arange(n)).item() == 2 * n
+    assert jg.stats()["copied_paths"] > copied
+
+
+def test_positions_that_the_step_computes_are_checked_at_their_statement() -> None:
+    """``arange(n)`` is in range for some n, which nobody looks at in each call."""
+    table, passed = jg.ones(128, 2), []
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        passed.clear()
+        y = x + F.embedding(jg.arange(x.shape[0]), table)
+        passed.append(1)
+        return y.sum()
+
+    for n in _sizes(12):
+        assert step(jg.ones(n, 2)).item() == 4 * n
+    assert step(jg.ones(128, 2)).item() == 512
+    for n in (129, 200):
+        with pytest.raises(IndexError):
+            step(jg.ones(n, 2))
+        assert not passed
+
+
+def test_one_copy_goes_on_with_several_extents() -> None:
+    """The second input's extents are not known when the first ones' events are copied."""
+
+    @jg.compile
+    def step(x: Any, y: Any) -> Any:
+        return (x * 2).sum() + (y * 3).mean(0)
+
+    for n in _sizes(8):
+        step(jg.ones(n), jg.ones(2 * n + 1))
+    before = jg.stats()["misses"]
+    for m in (201, 305, 222, 201, 417):
+        assert step(jg.ones(150), jg.ones(m)).item() == 303.0
+    assert jg.stats()["misses"] == before
+
+
+def test_extents_that_are_equal_by_chance() -> None:
+    @jg.compile
+    def step(x: Any, y: Any) -> Any:
+        return x.sum() - y.sum() + (x[:, 0] * 2).mean()
+
+    for n in _sizes(8):
+        step(jg.ones(n, 2), jg.ones(n + 70))
+    for n, m in ((100, 100), (100, 101), (2, 2), (1, 1), (0, 3), (64, 2), (2, 64)):
+        found = step(jg.ones(n, 2), jg.ones(m)).item()
+        np.testing.assert_allclose(found, 2 * n - m + (2.0 if n else np.nan))
+
+
+def test_a_backward_outside() -> None:
+    w = jg.full((4,), 0.5, requires_grad=True)
+    model = jg.compile(lambda x: (x * w).exp().mean(0))
+    for n in _sizes(14):
+        x = jg.from_numpy(np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32))
+        model(x).sum().backward()
+        grad, w.grad = w.grad, None
+        (x * w).exp().mean(0).sum().backward()
+        np.testing.assert_allclose(grad.numpy(), w.grad.numpy(), rtol=1e-5)
+        w.grad = None
+
+
+def test_old_copies_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_MAX_COPIES", 8)
+    step = jg.compile(lambda x: (x * 2).sum())
+    nodes = []
+    for n in _sizes(60):
+        step(jg.ones(n, 3))
+        nodes.append(weakref.ref(step.last))
+    gc.collect()
+    assert sum(node() is not None for node in nodes) < 24
+    assert step(jg.ones(66, 3)).item() == 396.0
+
+
+def test_threads_share_what_is_derived() -> None:
+    w = jg.full((4, 4), 0.1)
+
+    @jg.compile
+    def step(x: Any, y: Any) -> Any:
+        return ((x @ w).tanh().sum(0) + y.mean(0)).sum()
+
+    for n in _sizes(8):
+        step(jg.ones(n, 4), jg.ones(3 * n, 4))
+    errors: list[Any] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            n, m = (int(k) for k in rng.integers(70, 110, 2))
+            expected = 4 * n * np.tanh(0.4) + 4
+            found = step(jg.ones(n, 4), jg.ones(m, 4)).item()
+            if abs(found - expected) > 1e-3 * expected:
+                errors.append((n, m, found, expected))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
