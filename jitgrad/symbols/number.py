@@ -70,6 +70,7 @@ class ShapeEnv:
         self.avals: dict[Any, Any] = {}
         self.by_size: bool | None = None
         self._numbers: list[SymNumber] = []
+        self._constants: list[SymNumber] = []
         self._interned: dict[Any, SymNumber] = {}
         self._asked: dict[Any, None] = {}
 
@@ -89,6 +90,14 @@ class ShapeEnv:
     def number(self, token: str) -> SymNumber:
         """The number whose ``repr`` is ``token``."""
         return self._numbers[int(token[len(TOKEN) :].partition("=")[0])]
+
+    def constant(self, x: SymNumber) -> SymNumber:
+        """The number that stands for all that are equal to it: equal constants are one."""
+        for known in self._constants:
+            if type(known.value) is type(x.value) and self.ask("==", known, x):
+                return known
+        self._constants.append(x)
+        return x
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, which depends on nothing else, as an expression."""
@@ -376,8 +385,8 @@ class SymNumber:
     def __ceil__(self) -> Any:
         if _is_whole(self):
             return self
-        if self.op == "/" and type(self.args[1]) in (int, float) and self.args[1] == 1 and _is_whole(self.args[0]):
-            return self.args[0]  # ``arange(n)``
+        if self.op == "/" and all(map(_is_whole, self.args)) and (found := _divided(*self.args)) is not None:
+            return self.env.product(*found)  # ``arange(n)``
         return self.env.call(math.ceil, self)
 
     def __floor__(self) -> Any:

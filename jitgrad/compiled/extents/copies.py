@@ -22,7 +22,7 @@ from jitgrad.compiled.extents.derivation import (
     layout_numbers,
     operation_of,
     valued,
-    with_params,
+    with_given,
 )
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.ops.aval import Aval, make_aval
@@ -296,17 +296,22 @@ class _NodeCopy:
     """How an event and its node are copied: one that is the same for all extents, ``PlainEvent``, ``BackwardEvent``."""
 
     def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy]) -> None:
-        self.twin, self.derived, self.params = row.node, row.event, row.params
+        self.twin, self.derived, self.is_given = row.node, row.event, row.given is not None
         self.aval, self.instrs = aval, instrs
         self.is_same = all(i.is_known for i in instrs)
 
     def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
         """A copy that nobody finds yet."""
         twin, event = self.twin, self.event(copying)
-        key = twin.key if self.params is None else with_params(twin.key, event.instr.params)
+        key, ids, params = twin.key, twin.ids, twin.params
+        if self.is_given:
+            inputs, params = event.instr.inputs, event.instr.params
+            key = with_given(key, inputs, params)
+            ids = tuple([(x.value,) if type(i) is tuple else i for i, x in zip(ids, inputs, strict=True)])
+            parent.seen = None  # it has numbers of other extents
         node: TrieNode = new_node(parent, key, event, twin.next_vid, twin.next_scalar)
-        node.vid, node.requires_grad, node.op, node.ids = twin.vid, twin.requires_grad, twin.op, twin.ids
-        node.params = twin.params if self.params is None else event.instr.params
+        node.vid, node.requires_grad, node.op = twin.vid, twin.requires_grad, twin.op
+        node.ids, node.params = ids, params
         node.param_types, node.window, node.writes, node.meta = twin.param_types, twin.window, twin.writes, twin.meta
         node.is_simple, node.is_view = twin.is_simple, twin.is_view
         node.aval = copying.avals[self.aval]
@@ -423,9 +428,9 @@ def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[in
         numbers = layout_numbers(given)
     else:
         known = operation_of(stretch.copies[0].twin.key)
-        if known is None or known[:2] != given[:2]:
+        if known is None or known[0] is not given[0] or not _are_alike(known[1], given[1]):
             return None
-        numbers = flat(given[2])
+        numbers = (*[_number_of(x) for x in given[1] if type(x) is tuple], *flat(given[2]))
     binds = given_numbers(first)
     if len(numbers) != len(binds):
         return None
@@ -437,6 +442,19 @@ def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[in
         elif type(n) is not int or n < 2 or _value(x, found, n) != n:
             return None
     return tuple(found)
+
+
+def _are_alike(ids: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether operands are the same, but for integers."""
+    if len(ids) != len(others):
+        return False
+    return all([x == y or (type(x) is type(y) is tuple and x[1] is y[1] is int) for x, y in zip(ids, others, strict=True)])
+
+
+def _number_of(entry: tuple[Any, type]) -> Any:
+    """A number as a key has it: 0, -0.0 and NaN as text."""
+    value, kind = entry
+    return kind(value) if type(value) is str else value
 
 
 def _value(x: Any, found: list[int], n: int) -> Any:

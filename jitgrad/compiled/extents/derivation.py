@@ -36,11 +36,12 @@ from jitgrad.tracer.recording.history import (
     UpdateEvent,
 )
 from jitgrad.tracer.recording.keys import BACKWARD, GRADS
+from jitgrad.tracer.recording.numbers import number_key
 from jitgrad.tracer.recording.slots import fresh_handle, twin_of
 from jitgrad.tracer.recording.trie import TrieNode
 
 __all__ = ["DerivedPath", "NoPathError", "Row", "derived", "flat", "given_numbers", "has_symbols", "layout_numbers",
-           "operation_of", "valued", "with_params"]
+           "operation_of", "valued", "with_given"]
 
 _ranges: Any = LazyModule("jitgrad.tracer.recording.ranges")
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
@@ -57,13 +58,13 @@ class Row(NamedTuple):
         node: where it was recorded.
         event: with symbolic layouts; the recorded one where nothing changes.
         aval: of the node's result, likewise; None if the node has none.
-        params: of an operation whose params depend on extents; else None.
+        given: of an operation whose params or numbers depend on extents: its operands and params; else None.
     """
 
     node: TrieNode
     event: Any
     aval: Aval | None
-    params: tuple[Any, ...] | None
+    given: tuple[Any, ...] | None
 
 
 class DerivedPath(NamedTuple):
@@ -105,7 +106,10 @@ def given_numbers(event: Any) -> tuple[Any, ...]:
     """The numbers that a call gives an event: the layout of an input, the params of an operation."""
     if type(event) is InputEvent:
         return layout_numbers(event.aval)
-    return flat(event.instr.params) if type(event) in (PlainEvent, OpEvent) else ()
+    if type(event) not in (PlainEvent, OpEvent):
+        return ()
+    numbers = [x.value for x in event.instr.inputs if type(x) is Const]
+    return (*numbers, *flat(event.instr.params))
 
 
 def flat(params: Any) -> tuple[Any, ...]:
@@ -120,22 +124,25 @@ def layout_numbers(aval: Aval) -> tuple[Any, ...]:
 
 def operation_of(key: Any) -> tuple[Op, tuple[Any, ...], tuple[Any, ...]] | None:
     """(Operation, operands, params) of a key of the usual form."""
-    if type(key) is tuple and len(key) == 2 and type(key[0]) is tuple:  # where params of other types mean something else
+    if type(key) is tuple and len(key) == 2 and type(key[0]) is tuple:  # other types of params mean something else
         key = key[0]
     return key if type(key) is tuple and len(key) == 3 and isinstance(key[0], Op) else None
 
 
-def with_params(key: Any, params: tuple[Any, ...]) -> Any:
-    """The key of an operation with other params of the same types.
+def with_given(key: Any, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """The key of an operation with other numbers and params of the same types.
 
     Raises:
         NoPathError: it has a form that only few operations have.
     """
-    if len(key) == 3 and isinstance(key[0], Op):
-        return (key[0], key[1], params)
-    if len(key) == 2 and type(key[0]) is tuple:  # where params of other types would mean something else
-        return (with_params(key[0], params), key[1])
-    raise NoPathError(f"params in a key of an unusual form, {key}")
+    known = operation_of(key)
+    if known is None:
+        raise NoPathError(f"a key of an unusual form, {key}")
+    ids = tuple([
+        (number_key(x.value), type(x.value)) if type(x) is Const else i for i, x in zip(known[1], inputs, strict=True)
+    ])
+    found = (known[0], ids, params)
+    return found if key is known else (found, key[1])
 
 
 class _Derivation:
@@ -158,9 +165,9 @@ class _Derivation:
         if kind is InputEvent:
             self._input(node, other)
             return
-        params = None
+        given = None
         if kind in (PlainEvent, OpEvent):
-            event, params = self._operation(node, other)
+            event, given = self._operation(node, other)
         elif node.key != other.key:
             raise NoPathError(f"an event with another key, {node.key}")
         elif kind is EndEvent:
@@ -175,7 +182,7 @@ class _Derivation:
             raise NoPathError(f"a {kind.__name__}")
         if event is not None:
             event.replay(self._history)
-        self.rows.append(Row(node, event, self._aval_of(node), params))
+        self.rows.append(Row(node, event, self._aval_of(node), given))
 
     def _aval_of(self, node: TrieNode) -> Aval | None:
         if node.aval is None:
@@ -227,29 +234,40 @@ class _Derivation:
 
     # operations
     def _operation(self, node: TrieNode, other: TrieNode) -> tuple[Any, tuple[Any, ...] | None]:
-        """(The event, its params if they depend on extents)."""
+        """(The event; its operands and params, if these depend on extents)."""
         event, instr = node.event, node.event.instr
-        params = self._params(instr.params, other.event.instr.params)
-        changed = params if has_symbols(params) else None
-        if changed is None and node.key != other.key:
+        theirs: Instr = other.event.instr
+        params = self._params(instr.params, theirs.params)
+        inputs = self._operands(instr.inputs, theirs.inputs)
+        given = (inputs, params) if has_symbols(params) or inputs is not instr.inputs else None
+        if (node.key if given is None else with_given(node.key, theirs.inputs, theirs.params)) != other.key:
             raise NoPathError(f"an operation with another key, {node.key} and {other.key}")
-        if changed is not None and with_params(node.key, other.event.instr.params) != other.key:
-            raise NoPathError(f"params in a key of an unusual form, {node.key} and {other.key}")
         if any([look.position < 0 for look in event.demands]):
             raise NoPathError("a look at older values")
         if instr.op.checks_values:
             self._check_demands(event, instr, params)
         made: dict[int, Aval] = {}
-        instrs = tuple([self._instr(i, params if i is instr else i.params, made) for i in event.instrs])
+        own = instr if inputs is instr.inputs else replaced(instr, inputs=inputs)
+        instrs = tuple([self._instr(*((own, params) if i is instr else (i, i.params)), made) for i in event.instrs])
         places = [n for n, i in enumerate(event.instrs) if i is instr]
         if not places:
             raise NoPathError("an operation that is not among its instructions")
         if all(a is b for a, b in zip(instrs, event.instrs, strict=True)):
             return event, None
         if type(event) is PlainEvent:
-            return PlainEvent(instrs[0], event.several, event.ends_segment), changed
+            return PlainEvent(instrs[0], event.several, event.ends_segment), given
         passed = None if event.passed is None else [None] * len(event.passed)
-        return replaced(event, instr=instrs[places[0]], instrs=instrs, passed=passed), changed
+        return replaced(event, instr=instrs[places[0]], instrs=instrs, passed=passed), given
+
+    def _operands(self, mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands; an integer among them that differs is an extent, as in ``x / len(x)``."""
+        if len(mine) != len(theirs):
+            raise NoPathError("operands of another number")
+        made = [
+            Const(self._params(x.value, y.value)) if type(x) is type(y) is Const and type(x.value) is int else x
+            for x, y in zip(mine, theirs, strict=True)
+        ]
+        return tuple(made) if any([has_symbols(x) for x in made]) else mine
 
     def _check_demands(self, event: Any, instr: Instr, params: tuple[Any, ...]) -> None:
         """What the operation demands is looked at in every call, or cannot be otherwise, for other extents, too."""
@@ -285,7 +303,8 @@ class _Derivation:
         avals = [
             None if type(x) is not int else made[x] if x in made else self._history.aval_of(x) for x in instr.inputs
         ]
-        is_same = all(a is None or not _is_symbolic(a) for a in avals) and not has_symbols(params)
+        is_same = not has_symbols((params, instr.inputs))
+        is_same = is_same and not any([a is not None and _is_symbolic(a) for a in avals])
         if is_same:
             outs = instr.avals
         else:

@@ -88,10 +88,11 @@ def _kind_of(node: TrieNode) -> Any:
 
 
 def _kind_of_operation(operation: Any) -> Any:
-    if operation is None or not operation[2]:
+    if operation is None:
         return None
     op, ids, params = operation
-    return op, ids, tuple(map(type, flat(params)))
+    operands = tuple([x if type(x) is int else x[1] for x in ids])
+    return op, operands, tuple(map(type, flat(params)))
 
 
 def note_path(recorder: Any) -> None:

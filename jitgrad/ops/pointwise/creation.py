@@ -17,6 +17,7 @@ from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.pointwise.pointwise import zero_grad
 from jitgrad.ops.shapes import as_dtype, broadcast, check_fits, np_cast, np_operand, operand
 from jitgrad.ops.table import RuleContext, Vjp, define
+from jitgrad.symbols.number import lifted
 
 __all__: list[str] = []
 
@@ -103,8 +104,9 @@ def _np_arange(start: float, end: float, step: float, dtype: DType) -> Any:
 def _lower_arange(b: Any, start: float, end: float, step: float, dtype: DType) -> Any:
     wide = int64 if _is_counted_in_ints(start, step) else float64
     index = b.cast(b.iota((_range_length(start, end, step),), 0, int64), wide)
-    scaled = b.mul(index, b.const(wide.np.type(step).item(), wide))
-    return b.cast(b.add(scaled, b.const(wide.np.type(start).item(), wide)), dtype)
+    number = lifted(wide.number)
+    scaled = b.mul(index, b.const(number(step), wide))
+    return b.cast(b.add(scaled, b.const(number(start), wide)), dtype)
 
 
 define(

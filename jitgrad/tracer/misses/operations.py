@@ -57,7 +57,7 @@ class Operations:
         node = recorder.node.children.get(key)
         if node is None and numeric and recorder.node.masks:
             node = self._path.numbers.promoted_hit(recorder, op, inputs, params)
-        if node is None and params and recorder.trie.forks:
+        if node is None and recorder.trie.forks:
             node = recorder.backend.copied_path(recorder, (op, ids, params))
         if node is None:
             return self._grow(op, inputs, params, ids, key)

@@ -65,7 +65,7 @@ def _known_range(instr: Instr, nr: int) -> tuple[int, int] | None:
     name, source = instr.op.name, instr.input_avals[0] if instr.input_avals else None
     if name == "arange":
         start, end, step = instr.params[:3]
-        return (math.floor(start), math.ceil(end)) if step > 0 else None
+        return (math.floor(start), math.ceil(end)) if step > 0 else (math.floor(end) + 1, math.ceil(start) + 1)
     if name == "full":
         number = _number(instr, 0)
         return None if number is None else (number, number + 1)
