@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "config", "devices", "events", "dtypes", "abi", "state", "grad_mode", "formatting", "lazy"})
-    | {"layouts", "cpython", "door", "handler", "locks", "probe", "structs", "user_line", "version_counter"}
+    | {"layouts", "cpython", "door", "handler", "locks", "probe", "structs", "symbols", "user_line", "version_counter"}
     | {"garbage", "number_text", "numbering", "report"},
     frozenset({"array_storages", "ops", "storage_base", "tensor_base"}),
     frozenset({"tracer"}),

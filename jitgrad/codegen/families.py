@@ -62,7 +62,7 @@ class Families:
         """
         if len(segment.instrs) > _MAX_INSTRS or is_logged("pipeline") or is_logged("fusion"):
             return None
-        kind = _Kind(segment)
+        kind = _SegmentKind(segment)
         try:
             family = self._kinds.get(kind.key)
         except TypeError:  # a parameter that cannot be hashed
@@ -81,7 +81,7 @@ class Families:
 families = Families()
 
 
-class _Kind:
+class _SegmentKind:
     """A segment's kind and its extents.
 
     Attributes:
@@ -227,7 +227,7 @@ class _Family:
         self.pinned = 0
         self.last: tuple[int, ...] = ()
 
-    def program_of(self, kind: _Kind, plan: Planner) -> Program | None:
+    def program_of(self, kind: _SegmentKind, plan: Planner) -> Program | None:
         for nr, member in enumerate(self.members):
             program = _checked(member, member.program_of(kind), kind, plan)
             if program is not None:
@@ -241,13 +241,13 @@ class _Family:
         self.seen += 1
         if self.seen < _TRACED_FROM or len(self.members) >= _MAX_MEMBERS or self.pinned >= _MAX_PINNED:
             return None
-        member = _traced(kind, before, plan)
-        if member is None:
+        made = _traced(kind, before, plan)
+        if made is None:
             self.pinned += 1
             return None
-        self.pinned += member.is_pinned
-        self.members.insert(0, member)
-        return _checked(member, member.program_of(kind), kind, plan)
+        self.pinned += made.is_pinned
+        self.members.insert(0, made)
+        return _checked(made, made.program_of(kind), kind, plan)
 
 
 def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Program:
@@ -256,7 +256,7 @@ def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Progr
         return plan(segment)
 
 
-def _checked(member: _Member, program: Program | None, kind: _Kind, plan: Planner) -> Program | None:
+def _checked(member: _Member, program: Program | None, kind: _SegmentKind, plan: Planner) -> Program | None:
     """The program; CompileError if ``config.verify`` finds that planning gives another."""
     if program is not None and config.verify:
         compare(program, plan_as_for_symbols(kind.segment, plan, bool(member.by_size)))
@@ -266,7 +266,7 @@ def _checked(member: _Member, program: Program | None, kind: _Kind, plan: Planne
 class _Member:
     """A program for all extents that its guards let through."""
 
-    def __init__(self, kind: _Kind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
+    def __init__(self, kind: _SegmentKind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
         self.program, self.ids, self.slots = program, kind.ids, kind.slots
         self.instrs = kind.segment.instrs
         self.by_size = env.by_size
@@ -277,18 +277,19 @@ class _Member:
         )
         self.evaluate: Evaluator = evaluator(env.guards, len(env.symbols), numbers_of(program))
 
-    def program_of(self, kind: _Kind) -> Program | None:
+    def program_of(self, kind: _SegmentKind) -> Program | None:
         extents = kind.extents
         if any([extents[n] != value for n, value in self.fixed.items()]):
             return None
         found = self.evaluate(*[extents[n] for n in self.free])
         return None if found is None else self._filled(found, kind)
 
-    def _filled(self, found: tuple[Any, ...], kind: _Kind) -> Program:
+    def _filled(self, found: tuple[Any, ...], kind: _SegmentKind) -> Program:
         """The program in the segment's own ids."""
         id_of = dict(zip(self.ids, kind.ids, strict=True))
         slot_of = dict(zip(self.slots, kind.slots, strict=True))
-        made, steps = filled(self.program, found), []
+        made = filled(self.program, found)
+        steps: list[NativeStep | EagerStep] = []
         for step in made.steps:
             if isinstance(step, EagerStep):
                 place = next(n for n, i in enumerate(self.instrs) if i.outputs == step.instr.outputs)
@@ -317,11 +318,15 @@ def filled(program: Program, numbers: tuple[Any, ...]) -> Program:
             continue
         arena, sizes, *launches = found
         following = iter(launches)
-        stages = tuple([tuple([Launch(x.kernel, *next(following), x.name) for x in stage]) for stage in step.stages])
+        stages = tuple([tuple([_launch(x, *next(following)) for x in stage]) for stage in step.stages])
         outputs = tuple([(vid, size) for (vid, _), size in zip(step.outputs, sizes, strict=True)])
         steps.append(NativeStep(step.inputs, outputs, arena, step.scalars, stages, step.keep_alive))
     outputs = tuple([(vid, size) for (vid, _), size in zip(program.outputs, numbers[-1], strict=True)])
     return Program(steps, outputs, program.kernel_names, program.notes, program.text)
+
+
+def _launch(known: Launch, args: tuple[int, ...], units: int, grain: int, cost: float) -> Launch:
+    return Launch(known.kernel, args, units, grain, cost, known.name)
 
 
 def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
@@ -332,7 +337,7 @@ def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
     return (step.arena_nbytes, tuple([size for _, size in step.outputs]), *launches)
 
 
-def _traced(kind: _Kind, before: Sequence[int], plan: Planner) -> _Member | None:
+def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> _Member | None:
     """A member for extents that differ from those of ``before`` where these do; None: there is none."""
     env, symbols, fixed = ShapeEnv(), {}, {}
     for nr, (n, other) in enumerate(itertools.zip_longest(kind.extents, before)):
@@ -359,6 +364,8 @@ def compare(found: Program, planned: Program) -> None:
     for mine, other in itertools.zip_longest(found.steps, planned.steps):
         if isinstance(mine, EagerStep) and isinstance(other, EagerStep):
             continue
+        if not (isinstance(mine, NativeStep) and isinstance(other, NativeStep)):
+            raise CompileError(f"a program of a family has a step {mine!r} where planning gives {other!r}")
         same = (mine.inputs, mine.outputs, mine.scalars) == (other.inputs, other.outputs, other.scalars)
         if not same or mine.arena_nbytes != other.arena_nbytes:
             raise CompileError(f"a program of a family has {_shown(mine)} where planning gives {_shown(other)}")

@@ -339,7 +339,7 @@ class SymNumber:
     ) -> None:
         self.env, self.op, self.args, self.value, self.low, self.place = env, op, args, value, low, place
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         """``isinstance`` says what the value is."""
         return type(self.value)
@@ -468,7 +468,7 @@ greatest, smallest = lifted(max), lifted(min)
 """``max`` and ``min`` that ask nothing."""
 
 
-def similar(x: int) -> int:
+def similar(x: Any) -> Any:
     """The integer; of a symbolic one, what its value is now, for all that lie between the same powers of two."""
     if type(x) is SymNumber:
         x.env.ask("==", x.bit_length(), x.value.bit_length())

@@ -7,6 +7,7 @@ Must not know: instructions.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from jitgrad.dtypes import FLOATING, DType, known_dtypes
 from jitgrad.symbols.number import TOKEN, current_env, whole
@@ -51,7 +52,7 @@ def number(literal: str, dtype: str) -> float | int:
     """The number that a constant's ``repr`` stands for."""
     env = current_env()
     if env is not None and literal.startswith(TOKEN):
-        found = env.number(literal)
+        found: Any = env.number(literal)
         return found if _BY_NAME[dtype].category is FLOATING else whole(found)
     if literal in _WORDS:
         value: float | int = int(_WORDS[literal])

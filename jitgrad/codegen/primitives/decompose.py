@@ -48,13 +48,13 @@ def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     if total <= 4 * CHUNK:
         return 1
     if kept == 1:
-        return smallest(_MAX_CHUNKS, -(-total // CHUNK))  # type: ignore[no-any-return]
+        return smallest(_MAX_CHUNKS, -(-total // CHUNK))
     real = [d for d, n in enumerate(shape) if n != 1]
     if real[-1] in dims or real[0] not in dims:  # rows: one unit per kept index
-        return smallest(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1  # type: ignore[no-any-return]
+        return smallest(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1
     blocks = -(-kept // 64)
     longest = shape[real[0]] // 32
-    return greatest(1, smallest(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1  # type: ignore[no-any-return]
+    return greatest(1, smallest(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1
 
 
 def _chunked(b: Builder, v: Value) -> Value | None:

@@ -419,7 +419,7 @@ def _picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
 def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[int, ...] | None:
     """The values of the symbols, once a call gives an event its numbers; None if they are none of the path's."""
     first = stretch.first
-    if type(given) is Aval:
+    if isinstance(given, Aval):
         known = first.aval if type(first) is InputEvent else None
         if known is None or given.dtype is not known.dtype:
             return None
@@ -427,10 +427,10 @@ def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[in
             return None
         numbers = layout_numbers(given)
     else:
-        known = operation_of(stretch.copies[0].twin.key)
-        if known is None or known[0] is not given[0] or not _are_alike(known[1], given[1]):
+        mine, (op, ids, params) = operation_of(stretch.copies[0].twin.key), given
+        if mine is None or mine[0] is not op or not _are_alike(mine[1], ids):
             return None
-        numbers = (*[_number_of(x) for x in given[1] if type(x) is tuple], *flat(given[2]))
+        numbers = (*[_number_of(x) for x in ids if type(x) is tuple], *flat(params))
     binds = given_numbers(first)
     if len(numbers) != len(binds):
         return None
@@ -448,7 +448,8 @@ def _are_alike(ids: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """Whether operands are the same, but for integers."""
     if len(ids) != len(others):
         return False
-    return all([x == y or (type(x) is type(y) is tuple and x[1] is y[1] is int) for x, y in zip(ids, others, strict=True)])
+    pairs = zip(ids, others, strict=True)
+    return all([x == y or (type(x) is type(y) is tuple and x[1] is y[1] is int) for x, y in pairs])
 
 
 def _number_of(entry: tuple[Any, type]) -> Any:

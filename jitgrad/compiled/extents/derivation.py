@@ -228,7 +228,8 @@ class _Derivation:
 
     def _note(self, aval: Aval) -> None:
         """Extents that params may be made of."""
-        for x in (*aval.shape, aval.numel):
+        numbers: tuple[Any, ...] = (*aval.shape, aval.numel)
+        for x in numbers:
             if is_symbolic(x) and not any(x is y for y in self._known.setdefault(x.value, [])):
                 self._known[x.value].append(x)
 
