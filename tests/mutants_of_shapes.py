@@ -8,6 +8,9 @@ __all__ = ["SHAPES_MUTANTS"]
 
 _EVER = "ops/test_ever_new_shapes.py"
 _ANY = "codegen/test_any_extent.py"
+_SYMBOLS = "test_symbols.py"
+_FAMILIES = "codegen/test_program_families.py"
+_PATHS = "compiled/test_path_families.py"
 
 SHAPES_MUTANTS = [
     *_in(
@@ -42,5 +45,41 @@ SHAPES_MUTANTS = [
         "codegen",
         ("schedule/arg_words.py", '"add", "sub", "max", "min", "where",', '"add", "sub", "max", "min",', _ANY),
         ("loops/emit_instrs.py", 'if instr.dtype == "int32":', "if False:", _ANY),
+    ),
+    *_in(
+        "symbols",
+        ("number.py", "            self.guards.append(Guard(op, x, y, answer))\n", "",
+         f"{_SYMBOLS}::test_random_arithmetic"),
+        ("number.py", "return low > 0 or (low == 0 and op in", "return low > -5 or (low == 0 and op in",
+         f"{_SYMBOLS}::test_random_arithmetic"),
+        ("number.py", "    return 0 if op == \"%\"", "    return 1 if op == \"%\"",
+         f"{_SYMBOLS}::test_random_arithmetic"),
+        ("number.py", "not c or a % c or", "not c or", f"{_SYMBOLS}::test_random_arithmetic"),
+        ("number.py", "        x.env.ask(\"==\", x.bit_length(), x.value.bit_length())\n", "",
+         f"{_SYMBOLS}::test_similar_is_the_value_between_two_powers_of_two"),
+        ("evaluator.py", "{'not ' * answer}", "{'not ' * (not answer)}",
+         f"{_SYMBOLS}::test_guards_come_before_what_they_protect"),
+    ),
+    *_in(
+        "codegen",
+        ("families.py", "return n if n < 2 else 2 +", "return n if n < 1 else 2 +",
+         f"{_FAMILIES}::test_a_kind_is_all_but_extents"),
+        ("families.py", "or self.pinned >= _MAX_PINNED", "",
+         f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
+        ("link.py", "            if current_env() is not None:\n                raise CompileError",
+         "            if False:\n                raise CompileError", f"{_FAMILIES}::test_implicit_products_are_planned_for_their_extents"),
+        ("schedule/memory.py", "if x.last < lifetime.first), None)", "if x.last <= lifetime.first), None)",
+         f"{_FAMILIES}::test_arenas_by_exact_size_never_overlap"),
+    ),
+    *_in(
+        "compiled/extents",
+        ("copies.py", "before.copying.again()", "before.copying",
+         f"{_PATHS}::test_a_copy_goes_on_again_from_where_it_was"),
+        ("copies.py", "n < 2 or ", "", f"{_PATHS}::test_an_extent_of_one_is_another_path"),
+        ("derivation.py", "            self._check_demands(event, instr, params)\n", "            pass\n",
+         f"{_PATHS}::test_positions_that_the_step_computes_are_checked_at_their_statement"),
+        ("forks.py", "            fork.families, fork.refusals = [], _MAX_REFUSALS\n", "            pass\n",
+         f"{_PATHS}::test_a_function_that_does_many_things_is_not_copied_for_ever"),
+        ("forks.py", "        trie.drop(fork.ends[:half], frozenset(running))\n", "", f"{_PATHS}::test_old_copies_go"),
     ),
 ]  # fmt: skip

@@ -41,7 +41,7 @@ _TRACED_FROM = 4
 _MAX_MEMBERS = 12
 _MAX_PINNED = 3
 """Members for one set of extents that a kind may have before it is given up."""
-_MAX_KINDS = 2048
+_MAX_KINDS = 1024
 _MAX_INSTRS = 4000
 
 Planner = Callable[[Segment], Program]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import jitgrad as jg
+from jitgrad.codegen.families import families
 from jitgrad.codegen.llvm import jit, object_cache
 from jitgrad.config import config
 from jitgrad.runtime.devices.device_queue import DeviceQueue
@@ -138,6 +139,7 @@ def _fresh(cache_dir: Path) -> Iterator[None]:
     before = config.cache_dir
     gc.collect()
     memory.release_cached()
+    families.forget()  # their programs hold kernels
     jit.drop_idle_kernels()
     config.cache_dir = cache_dir
     try:

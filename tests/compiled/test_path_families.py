@@ -377,6 +377,29 @@ def test_one_copy_goes_on_with_several_extents() -> None:
     assert jg.stats()["misses"] == before
 
 
+def test_a_copy_goes_on_again_from_where_it_was() -> None:
+    """What comes with the third input uses the layout of the second."""
+
+    @jg.compile
+    def step(x: Any, y: Any, z: Any) -> Any:
+        return (x * 2).sum() + (y.exp() * z.mean()).cumsum(0)[-1]
+
+    for n in _sizes(8):
+        step(jg.ones(n), jg.zeros(n + 20), jg.ones(n + 40))
+    before = jg.stats()["misses"]
+    for m, k in ((100, 120), (102, 120), (100, 122), (104, 122), (102, 121)):
+        assert step(jg.ones(80), jg.zeros(m), jg.ones(k)).item() == 160 + m
+    assert jg.stats()["misses"] == before
+
+
+def test_an_extent_of_one_is_another_path() -> None:
+    step = jg.compile(lambda x: x.squeeze(0).sum(0))
+    for n in _sizes(12):
+        assert step(jg.ones(n, 4)).shape == (4,)
+    assert step(jg.ones(1, 4)).shape == ()
+    assert step(jg.ones(0, 4)).shape == (4,)
+
+
 def test_extents_that_are_equal_by_chance() -> None:
     @jg.compile
     def step(x: Any, y: Any) -> Any:

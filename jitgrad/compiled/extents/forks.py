@@ -113,9 +113,8 @@ def note_path(recorder: Any) -> None:
     fork = trie.forks.setdefault((first.parent, _kind_of(first)), _Fork())
     fork.seen += 1
     previous, fork.previous = fork.previous, nodes[at:]
-    if config.verify:
-        for family in fork.families:
-            compare(family, fork.previous)
+    if config.verify and any([compare(family, fork.previous) for family in fork.families]):
+        return
     if recorder.path.copied == recorder.tid:
         fork.strays += 1
         if fork.strays >= _MAX_STRAYS and fork.strays > fork.copies // 2:  # its calls do many things

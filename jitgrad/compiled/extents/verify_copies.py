@@ -26,8 +26,8 @@ _SLOTS = (
 )  # fmt: skip
 
 
-def compare(family: PathFamily, nodes: Sequence[TrieNode]) -> None:
-    """JitgradError if a recorded path is not the copy that the family would have made of it.
+def compare(family: PathFamily, nodes: Sequence[TrieNode]) -> bool:
+    """Whether a recorded path is a copy that the family would have made; JitgradError if it would have made another.
 
     A path that the family makes no copy of is none of its business, nor are the events after the first one in which
     the call did something else.
@@ -35,12 +35,13 @@ def compare(family: PathFamily, nodes: Sequence[TrieNode]) -> None:
     copies = _copied(family, nodes)
     for node, copy in zip(nodes, copies, strict=False):
         if node.key != copy.key or type(node.event) is not type(copy.event):
-            return
+            return False
         for name in _SLOTS:
             mine, other = getattr(copy, name), getattr(node, name)
             if mine != other and not (name == "is_simple" and node.bounds is None):
                 raise JitgradError(f"a copied path has {name} {mine!r} where {other!r} was recorded, at {node.key}")
         _compare_events(copy.event, node.event, family.by_size)
+    return len(copies) == len(nodes)
 
 
 def _copied(family: PathFamily, nodes: Sequence[TrieNode]) -> list[TrieNode]:
