@@ -378,18 +378,28 @@ def test_one_copy_goes_on_with_several_extents() -> None:
 
 
 def test_a_copy_goes_on_again_from_where_it_was() -> None:
-    """What comes with the third input uses the layout of the second."""
+    """What comes with the third input uses the layout of the second: how many positions a call looks at."""
+    passed = []
 
     @jg.compile
     def step(x: Any, y: Any, z: Any) -> Any:
-        return (x * 2).sum() + (y.exp() * z.mean()).cumsum(0)[-1]
+        total = (x * 2).sum() + (y * 1).sum()
+        passed.clear()
+        taken = z[y]
+        passed.append(1)
+        return total + taken.sum()
 
     for n in _sizes(8):
-        step(jg.ones(n), jg.zeros(n + 20), jg.ones(n + 40))
+        step(jg.ones(n), jg.zeros(n + 20, dtype=jg.int64), jg.ones(n + 50))
     before = jg.stats()["misses"]
-    for m, k in ((100, 120), (102, 120), (100, 122), (104, 122), (102, 121)):
-        assert step(jg.ones(80), jg.zeros(m), jg.ones(k)).item() == 160 + m
+    for m, k in ((102, 130), (100, 130), (102, 131), (104, 131), (100, 132)):
+        assert step(jg.ones(80), jg.zeros(m, dtype=jg.int64), jg.ones(k)).item() == 160 + m
     assert jg.stats()["misses"] == before
+    late = jg.zeros(102, dtype=jg.int64)
+    late[101] = 133
+    with pytest.raises(IndexError):
+        step(jg.ones(80), late, jg.ones(133))
+    assert not passed
 
 
 def test_an_extent_of_one_is_another_path() -> None:
