@@ -383,7 +383,7 @@ def test_a_copy_goes_on_again_from_where_it_was() -> None:
 
     @jg.compile
     def step(x: Any, y: Any, z: Any) -> Any:
-        total = (x * 2).sum() + (y * 1).sum()
+        total = (x * 2).sum() + (y * 1).sum() + (z * 0).sum()
         passed.clear()
         taken = z[y]
         passed.append(1)
