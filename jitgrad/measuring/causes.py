@@ -194,8 +194,8 @@ def causes_of(calls: WarmCalls) -> list[str]:
     if calls.misses:
         found.append(
             f"NEW GRAPHS: {calls.per_call('misses'):.3g} events per call were not met before, so the step is recorded "
-            f"and compiled again and again. First at {_lines(calls.misses)}{_changes(calls)}. An int that is part of "
-            "the graph (an index, a size, a loop count) changes: pass the part as an argument, or index by a tensor."
+            f"and compiled again and again. First at {_lines(calls.misses)}{_changes(calls)}. A number that is part of "
+            "the graph (an exponent, a loop count, a size) changes: make it a tensor, or pass the part as an argument."
         )
     if calls.eager_calls:
         found.append(

@@ -80,23 +80,23 @@ def test_the_page_stands_alone(training: jg.Explanation, tmp_path: Path) -> None
     assert page.counts["tr"] == kernels + 1
 
 
-def test_an_index_that_counts_up() -> None:
+def test_an_exponent_that_counts_up() -> None:
     data = jg.randn(100, 3)
 
     @jg.compile
     def step(i: int) -> Any:
-        return (data[i] * 2.0).sum()  # counts up
+        return (data ** (i + 0.5) * 2.0).sum()  # counts up
 
     report = _after(step, *[(i,) for i in range(6)])
-    assert report.summary()[0] == f"{_line_with('# counts up')}: select: 5 instead of 4"
+    assert report.summary()[0] == f"{_line_with('# counts up')}: pow: 5.5 instead of 4.5"
     assert "misses" in report.summary()[1]
 
 
-def test_an_index_that_counts_up_is_named_when_calls_run_eagerly() -> None:
+def test_an_exponent_that_counts_up_is_named_when_calls_run_eagerly() -> None:
     data = jg.randn(100, 3)
-    step = jg.compile(lambda i: (data[i] * 2.0).sum())
+    step = jg.compile(lambda i: (data ** (i + 0.5) * 2.0).sum())
     report = _after(step, *[(i,) for i in range(40)])
-    assert "select: 39 instead of" in report.summary()[0]
+    assert "pow: 39.5 instead of" in report.summary()[0]
 
 
 def test_a_read_in_the_middle() -> None:

@@ -1,4 +1,4 @@
-"""Steps that are slow on purpose: an index that counts up, a value read in the middle, a hook that reads."""
+"""Steps that are slow on purpose: an exponent that counts up, a value read in the middle, a hook that reads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def fast(x: Any) -> Any:
 
 
 def counting(number: int) -> Any:
-    """The rows are found by an index that counts up."""
+    """An exponent counts up, which chooses the formula."""
     optimizer.zero_grad()
-    x = DATA[number * 4 : number * 4 + 4]  # slow: counting
-    loss = (model(x) ** 2).mean()
+    x = model(DATA[:4]) ** 2 + 1
+    loss = (x ** (1.5 + number / 1000)).mean()  # slow: counting
     loss.backward()
     optimizer.step()
     return loss

@@ -19,7 +19,7 @@ from jitgrad.profiler import profile
 
 SOURCE = Path(slow_steps.__file__).read_text().splitlines()
 REASONS = {
-    "counting": ("slice: ", " instead of "),
+    "counting": ("pow: ", " instead of "),
     "reading": ("item()", "needs values"),
     "hooked": ("__bool__()", "needs values", "run by the engine node by node: a value that is hooked"),
 }

@@ -318,7 +318,8 @@ class Builder:
         return self.make("sort", (x,), params, shape, x.dtype), self.make("argsort", (x,), params, shape, int64)
 
     def matrix(self, kind: str, operands: Sequence[Value], *flags: Any) -> tuple[Value, ...]:
-        """All results for small matrices, see ``matrices.py``."""
+        """All results for small matrices, see ``matrices.py``. Flags are part of the routine's text."""
+        flags = tuple([x.settled() if is_symbolic(x) else x for x in flags])
         results = matrix_results(kind, [x.shape for x in operands], operands[0].dtype, flags)
         srcs = tuple(operands)
         return tuple([self.make("matrix", srcs, (kind, flags, nr), *of) for nr, of in enumerate(results)])

@@ -275,7 +275,10 @@ def _pow(b: Builder, v: Value) -> Value | None:
     x, n = v.srcs[0], const_of(v.srcs[1])
     if n is None or (v.dtype.category is not FLOATING and n not in (1, 2, 3)):
         return None
-    found = None if is_symbolic(n) else _POWERS.get(float(n))
+    if is_symbolic(n):
+        found = next((formula for number, formula in _POWERS.items() if n == number), None)
+    else:
+        found = _POWERS.get(float(n))
     return found(b, x) if found else None
 
 

@@ -24,6 +24,8 @@ from jitgrad.codegen.llvm.dtype_text import memory
 from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.codegen.routines.routine import ArrayRoutine, RoutineCall, RoutineParam
 from jitgrad.dtypes import DType, int64
+from jitgrad.errors import CompileError
+from jitgrad.symbols.number import TOKEN
 
 __all__ = ["LANES", "MAX_UNITS", "UNIT_NS", "RowBuilder", "routine_of", "row_call"]
 
@@ -99,7 +101,13 @@ class RowBuilder(FnBuilder):
 @functools.lru_cache(maxsize=256)
 def routine_of(name: str, dtypes: tuple[DType, ...], body: Callable[[RowBuilder], str | None]) -> ArrayRoutine:
     """The routine that ``body`` prints. Equal arguments give one object. One that can fail returns the register of its
-    status, which is 0 where all was well."""
+    status, which is 0 where all was well.
+
+    Raises:
+        CompileError: the name, and so the text, depends on a symbolic number.
+    """
+    if TOKEN in name:
+        raise CompileError("an extent is part of a routine's text")
     b = RowBuilder(dtypes)
     status = body(b)
     text = b.finish(f"ret i32 {status or 0}", "internal i32")
