@@ -402,6 +402,26 @@ def test_a_copy_goes_on_again_from_where_it_was() -> None:
     assert not passed
 
 
+def test_families_that_differ_in_later_extents_go_on_from_each_others_copies() -> None:
+    """A sum of 8,192 elements or more is cut into parts; how many elements there are, the second input says."""
+
+    @jg.compile
+    def step(x: Any, y: Any) -> Any:
+        return (x * 2).sum() + (y * 3).sum()
+
+    rng = np.random.default_rng(3)
+    counts = [400, 40_000]
+    for k in range(24):
+        step(jg.ones(70 + k), jg.ones(counts[k % 2] + k))
+    before = jg.stats()
+    for k in range(24):
+        n, m = 100 + k, counts[int(rng.integers(2))] + 40 + k
+        assert step(jg.ones(n), jg.ones(m)).item() == 2 * n + 3 * m
+    after = jg.stats()
+    assert after["misses"] == before["misses"]
+    assert after["copied_paths"] - before["copied_paths"] == 48
+
+
 def test_an_extent_of_one_is_another_path() -> None:
     step = jg.compile(lambda x: x.squeeze(0).sum(0))
     for n in _sizes(12):

@@ -52,12 +52,14 @@ class Unfinished(NamedTuple):
         stretch: the number of the stretch that comes next.
         values: of the symbols that are known.
         copying: what has been made; nobody changes it any more.
+        given: to the events that its stretches begin with.
     """
 
     family: PathFamily
     stretch: int
     values: tuple[int, ...]
     copying: _Copying
+    given: tuple[Given, ...]
 
 
 class _Stretch(NamedTuple):
@@ -216,7 +218,7 @@ class PathFamily:
         if found is None:
             return None
         blank = _Copying(list(self._table), [None] * len(self._param_places), [None] * len(self._instr_places))
-        return self._copy(trie, parent, 0, found, blank)
+        return self._copy(trie, parent, 0, found, blank, (given,))
 
     def go_on(self, trie: Trie, parent: TrieNode, given: Given, before: Unfinished) -> tuple[TrieNode, Any] | None:
         """Copy more of it.
@@ -229,10 +231,43 @@ class PathFamily:
             None if what is given is of another path.
         """
         found = _bound(self.stretches[before.stretch], given, before.values)
-        return None if found is None else self._copy(trie, parent, before.stretch, found, before.copying.again())
+        if found is None:
+            return None
+        return self._copy(trie, parent, before.stretch, found, before.copying.again(), (*before.given, given))
+
+    def so_far(self, node: TrieNode, other: Unfinished) -> Unfinished | None:
+        """What this family would have made up to a node that another family's copy ends at; None if it is of no use.
+
+        Families of one fork often differ in what the later inputs' extents decide.
+        """
+        if len(self.stretches) <= other.stretch or self.stretches[other.stretch].known != len(other.values):
+            return None
+        trie, given = Trie(1 << 30, 1 << 30), other.given
+        root: TrieNode = new_node(None, None, None, 0, 0)
+        found = self.begin(trie, root, given[0])
+        for one in given[1:]:
+            if found is None or type(found[1]) is not tuple:
+                return None
+            found = self.go_on(trie, found[1][0], one, found[1][1])
+        if found is None or type(found[1]) is not tuple:
+            return None
+        mine: TrieNode | None = found[1][0]
+        theirs: TrieNode | None = node
+        while mine is not None and mine.parent is not None:
+            if theirs is None or mine.key != theirs.key:
+                return None
+            mine, theirs = mine.parent, theirs.parent
+        made: Unfinished = found[1][1]
+        return made
 
     def _copy(
-        self, trie: Trie, parent: TrieNode, nr: int, values: tuple[int, ...], copying: _Copying
+        self,
+        trie: Trie,
+        parent: TrieNode,
+        nr: int,
+        values: tuple[int, ...],
+        copying: _Copying,
+        given: tuple[Given, ...],
     ) -> tuple[TrieNode, Any] | None:
         stretch = self.stretches[nr]
         numbers = stretch.evaluate(*values)
@@ -254,7 +289,7 @@ class PathFamily:
         trie.size += len(stretch.copies)
         trie.publish(first)
         is_last = nr == len(self.stretches) - 1
-        return first, node if is_last else (node, Unfinished(self, nr + 1, values, copying))
+        return first, node if is_last else (node, Unfinished(self, nr + 1, values, copying, given))
 
 
 class _InstrCopy(NamedTuple):

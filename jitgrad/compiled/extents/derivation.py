@@ -93,7 +93,7 @@ def derived(nodes: Sequence[TrieNode], others: Sequence[TrieNode], recorder: Any
         NoPathError: it cannot be derived.
         Whatever shape rules, derivative rules or planning raise.
     """
-    if len(nodes) != len(others):
+    if len(nodes) != len(others) or type(nodes[-1].event) is not EndEvent:
         raise NoPathError("the paths have other events")
     made = _Derivation(nodes, recorder)
     with made.env:

@@ -133,7 +133,7 @@ def note_path(recorder: Any) -> None:
         log("record", "no path for all extents: %s", error)
     except Exception as error:
         let_through(error)
-        fork.refusals += 1
+        fork.refusals += not fork.families
         log("record", "no path for all extents: %r", error)
     else:
         bump("path_families")
@@ -162,9 +162,11 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
     before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
     if before is not None:
         fork, unfinished = before
-        found = unfinished.family.go_on(trie, node, given, unfinished)
-        if found is not None:
-            return _hung(recorder, found, fork, running)
+        for family in (unfinished.family, *[f for f in fork.families if f is not unfinished.family]):
+            so_far = unfinished if family is unfinished.family else family.so_far(node, unfinished)
+            found = None if so_far is None else family.go_on(trie, node, given, so_far)
+            if found is not None:
+                return _hung(recorder, found, fork, running)
     if type(given) is Aval:
         assert part is not None
         kind = _kind(given, part)
@@ -173,11 +175,11 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
     start: _Fork | None = trie.forks.get((node, kind))
     if start is None:
         return None
-    for nr, family in enumerate(start.families):
+    for family in start.families:
         found = family.begin(trie, node, given)
         if found is not None:
-            if nr:  # the likeliest first
-                start.families.insert(0, start.families.pop(nr))
+            if family is not start.families[0]:  # the likeliest first; other threads may be looking at the list
+                start.families = [family, *[f for f in start.families if f is not family]]
             return _hung(recorder, found, start, running)
     return None
 
