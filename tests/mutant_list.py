@@ -22,7 +22,7 @@ _FAULTS = "attack/test_faults.py::test_faults_are_survived"
 
 _CODEGEN = _in(
     "codegen",
-    ("primitives/simplify.py", "s.dtype.np.type(n) for s, n", "n for s, n",
+    ("primitives/simplify.py", "kind(n) for kind, n", "n for kind, n",
      "codegen/test_simplify.py::test_constants_fold_in_their_dtype"),
     ("primitives/simplify.py", "    if v.dtype.category is INTEGER:\n        return x if",
      "    if True:\n        return x if", "codegen/test_simplify.py::test_rule"),

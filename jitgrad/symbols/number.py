@@ -70,7 +70,7 @@ class ShapeEnv:
         self.avals: dict[Any, Any] = {}
         self.by_size: bool | None = None
         self._numbers: list[SymNumber] = []
-        self._constants: list[SymNumber] = []
+        self._constants: list[Any] = []
         self._interned: dict[Any, SymNumber] = {}
         self._asked: dict[Any, None] = {}
 
@@ -91,10 +91,16 @@ class ShapeEnv:
         """The number whose ``repr`` is ``token``."""
         return self._numbers[int(token[len(TOKEN) :].partition("=")[0])]
 
-    def constant(self, x: SymNumber) -> SymNumber:
-        """The number that stands for all that are equal to it: equal constants are one."""
+    def constant(self, x: Any) -> Any:
+        """The number, plain or symbolic, that stands for all that are equal to it: equal constants are one."""
+        value = value_of(x)
         for known in self._constants:
-            if type(known.value) is type(x.value) and self.ask("==", known, x):
+            if type(value_of(known)) is not type(value):
+                continue
+            is_same = repr(value_of(known)) == repr(value)
+            if is_symbolic(x) or is_symbolic(known):
+                is_same = self.ask("==", known, x) and is_same  # -0.0 is not 0.0
+            if is_same:
                 return known
         self._constants.append(x)
         return x

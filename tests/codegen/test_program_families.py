@@ -18,6 +18,7 @@ from jitgrad.codegen.schedule.memory import Lifetime, plan_arena, planned_by_siz
 from jitgrad.compiled import eager_kernels
 from jitgrad.config import config
 from jitgrad.errors import CompileError
+from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.new_shapes import at_once
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.structs import replaced
@@ -56,6 +57,17 @@ def test_an_operation_is_planned_once_for_all_extents(name: str) -> None:
     counts = _counts(OPERATIONS[name], SIZES)
     assert counts["families"] >= 1
     assert counts["family_programs"] >= 4, counts
+
+
+def test_constants_that_are_equal_by_chance_are_one() -> None:
+    """Of 4 elements 8 are made, and 0.5, the step, is a constant of the formula, too."""
+    before = jg.stats()
+    with at_once():
+        for n, m in ((5, 9), (6, 11), (7, 15), (9, 10), (3, 6), (4, 8), (8, 4), (8, 16), (4, 4)):
+            F.interpolate(jg.ones(2, 3, n), size=m, mode="linear")
+    after = jg.stats()
+    assert after["eager_kernels"] - before["eager_kernels"] >= 9, "none was refused"
+    assert after["families"] > before["families"]
 
 
 def test_implicit_products_are_planned_for_their_extents() -> None:

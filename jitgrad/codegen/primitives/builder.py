@@ -45,7 +45,7 @@ from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
-from jitgrad.symbols.number import is_symbolic, lifted
+from jitgrad.symbols.number import current_env, is_symbolic, lifted
 
 __all__ = ["COMPARISONS", "POINTWISE", "SCANS", "SCATTERS", "SORTS", "Builder", "Value", "is_widening", "memory_of"]
 
@@ -171,8 +171,9 @@ class Builder:
         # repr tells -0.0 from 0.0 and makes NaN equal to itself; the value itself rides along
         if dtype.is_short:
             value = lifted(dtype.number)(value)
-        if is_symbolic(value):
-            value = value.env.constant(value)  # type: ignore[union-attr]
+        env = current_env()
+        if env is not None and isinstance(value, (int, float)):
+            value = env.constant(value)
         leaf = self.make("const", (), (repr(value),), (), dtype)
         return self.expand(leaf, shape)
 
