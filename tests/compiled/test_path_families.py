@@ -16,6 +16,7 @@ from jitgrad import nn, optim
 from jitgrad.compile import CompiledFunction
 from jitgrad.compiled.extents import forks, verify_copies
 from jitgrad.config import config
+from jitgrad.cpython.liveness import counts_references
 from jitgrad.nn import functional as F
 
 Step = Callable[..., Any]
@@ -220,6 +221,8 @@ def test_other_extents_are_copied(make: Any) -> None:
     expected, _ = _run(make, lambda step: step, 60)
     for found, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-5)
+    if not counts_references:  # all views count as held, and a path that leaves views behind has no copies
+        return
     late = counts[40:]
     assert sum(c["copied_paths"] > 0 for c in late) >= 8
     assert sum(c["misses"] > 0 for c in late) <= 6, "special sizes are recorded, others are not"
@@ -234,7 +237,7 @@ def test_a_copy_is_what_recording_makes(make: Any, monkeypatch: pytest.MonkeyPat
     compare_programs = verify_copies.compare_programs
     monkeypatch.setattr(verify_copies, "compare_programs", lambda *args: compared.append(compare_programs(*args)))
     _, counts = _run(make, jg.compile, 24)
-    assert len(compared) >= 8, "events and programs, to the end of the path"
+    assert len(compared) >= 8 or not counts_references, "events and programs, to the end of the path"
     assert sum(c["copied_paths"] for c in counts) == 0
 
 
