@@ -24,6 +24,7 @@ from jitgrad.symbols.number import (
     smallest,
     value_of,
     whole,
+    without_tokens,
 )
 
 Program = Callable[[list[Any], list[bool]], list[Any]]
@@ -165,3 +166,10 @@ def test_layouts_of_symbols_are_interned_in_their_planning_alone() -> None:
     with other:
         assert make_aval((other.symbol(6), 4), float32) is not x
     assert n != other.symbols[0], "a cache that has both keeps them apart"
+
+
+def test_what_people_read_of_them() -> None:
+    env = ShapeEnv()
+    n = env.symbol(37)
+    assert without_tokens(f"visits {[n, 16]}, not {[n * 2 + 1]} or {[n / 8]}") == "visits [n, 16], not [n] or [n]"
+    assert without_tokens("visits [37, 16]") == "visits [37, 16]"

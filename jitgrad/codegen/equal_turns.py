@@ -17,6 +17,7 @@ from jitgrad.codegen.piece import Piece, has_lowering
 from jitgrad.codegen.turns.merge import Planned, merge
 from jitgrad.codegen.turns.split import Turn, split
 from jitgrad.events import bump, log
+from jitgrad.symbols.number import without_tokens
 from jitgrad.tracer.recording.graph import Segment
 from jitgrad.tracer.recording.renumbered import Renumbered
 
@@ -76,6 +77,6 @@ def link_turns(segment: Segment, planned: PlannedTurns) -> Program:
         [merged],
         tuple([(vid, nbytes[vid]) for vid in segment.outputs]),
         tuple([launch.name for stage in merged.stages for launch in stage]),
-        tuple([note for linker in linkers.values() for note in linker.piece.notes]),
+        tuple([without_tokens(note) for linker in linkers.values() for note in linker.piece.notes]),
         lazy_text([*linkers.values()]),
     )

@@ -28,11 +28,12 @@ from jitgrad.codegen.schedule.memory import planned_by_size
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
-from jitgrad.ops.aval import Aval, contiguous_strides
+from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
 from jitgrad.symbols.evaluator import Evaluator, evaluator
 from jitgrad.symbols.number import ShapeEnv, SymNumber
-from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.renumbered import exact, ids_and_slots
 from jitgrad.user_line import let_through
 
 __all__ = ["Families", "compare", "families", "filled", "numbers_of"]
@@ -92,9 +93,7 @@ class _SegmentKind:
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        made = {vid for instr in segment.instrs for vid in instr.outputs}
-        self.ids = sorted(made.union(segment.inputs))
-        self.slots = sorted({x.slot for i in segment.instrs for x in i.inputs if type(x) is RuntimeScalar})
+        self.ids, self.slots = ids_and_slots(segment)
         self._rank = {vid: nr for nr, vid in enumerate(self.ids)}
         self._slot_rank = {slot: nr for nr, slot in enumerate(self.slots)}
         self._numbers: dict[int, int] = {}
@@ -119,7 +118,7 @@ class _SegmentKind:
     def _operand(self, x: Any) -> Any:
         if type(x) is int:
             return self._rank[x]
-        return (_exact(x.value),) if type(x) is Const else (self._slot_rank[x.slot], x.is_float)
+        return (exact(x.value),) if type(x) is Const else (self._slot_rank[x.slot], x.is_float)
 
     def _aval(self, aval: Aval | None) -> int:
         """The number of a layout among those of the segment."""
@@ -144,10 +143,10 @@ class _SegmentKind:
         kind = type(x)
         if kind is tuple:
             return tuple([self._param(y, own) for y in x])
-        return _EXTENT + self._number(x) if kind is int and x in own else _exact(x)
+        return _EXTENT + self._number(x) if kind is int and x in own else exact(x)
 
     def twin(self, symbols: dict[int, SymNumber]) -> Segment:
-        """The segment, with symbols for the extents that have some."""
+        """The segment, with symbols for the extents that have some; under their ``ShapeEnv``."""
         avals: dict[Aval, Aval] = {}
 
         def of(n: int) -> Any:
@@ -156,7 +155,8 @@ class _SegmentKind:
         def aval_of(aval: Aval) -> Aval:
             found = avals.get(aval)
             if found is None:
-                found = avals[aval] = _symbolic_aval(aval, of)
+                shape, stride = tuple(map(of, aval.shape)), None if aval.is_canonical else tuple(map(of, aval.stride))
+                found = avals[aval] = make_aval(shape, aval.dtype, stride, of(aval.offset))
             return found
 
         def param_of(x: Any, own: frozenset[int]) -> Any:
@@ -193,29 +193,6 @@ def _extents_of(instr: Instr) -> frozenset[int]:
     if not instr.params:
         return frozenset()
     return frozenset([n for a in (*instr.avals, *instr.input_avals) if a is not None for n in a.shape if n > 1])
-
-
-def _exact(x: Any) -> Any:
-    """Equal for what is equal and of one type only."""
-    kind = type(x)
-    if kind is float:
-        return kind, x.hex()
-    return (kind, x) if kind is int or kind is bool else (kind, repr(x)) if kind is complex else x
-
-
-def _symbolic_aval(aval: Aval, of: Callable[[int], Any]) -> Aval:
-    """An aval that is not interned. What kind of layout it is is part of the kind."""
-    made = Aval()
-    made.shape = tuple([of(n) for n in aval.shape])
-    made.dtype, made.device, made.size, made.start = aval.dtype, aval.device, aval.size, None
-    made.stride = contiguous_strides(made.shape) if aval.is_canonical else tuple([of(n) for n in aval.stride])
-    made.offset = of(aval.offset)
-    made.is_canonical, made.is_contiguous = aval.is_canonical, aval.is_contiguous
-    numel: Any = 1
-    for n in made.shape:
-        numel = numel * n
-    made.numel = numel
-    return made
 
 
 class _Family:
@@ -272,9 +249,7 @@ class _Member:
         self.by_size = env.by_size
         self.fixed = fixed  # number of an extent -> what it must be
         self.free = [n for n in range(len(kind.extents)) if n not in fixed]
-        self.is_pinned = all(
-            any(g.op == "==" and g.answer and g.x is s and type(g.y) is int for g in env.guards) for s in env.symbols
-        )
+        self.is_pinned = env.is_pinned()
         self.evaluate: Evaluator = evaluator(env.guards, len(env.symbols), numbers_of(program))
 
     def program_of(self, kind: _SegmentKind) -> Program | None:

@@ -29,7 +29,7 @@ from jitgrad.codegen.verify import verify_step
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
-from jitgrad.symbols.number import TOKEN, current_env, greatest, whole
+from jitgrad.symbols.number import TOKEN, current_env, greatest, whole, without_tokens
 from jitgrad.tracer.recording.graph import RuntimeScalar, Segment
 
 __all__ = ["Linker", "has_work", "lazy_text", "link"]
@@ -62,7 +62,7 @@ def link(segment: Segment, parts: list[Piece | EagerStep]) -> Program:
         steps,
         tuple((vid, sizes[vid]) for vid in segment.outputs),
         tuple(name for linker in linkers for name in linker.names),
-        tuple(note for linker in linkers for note in linker.piece.notes),
+        tuple(without_tokens(note) for linker in linkers for note in linker.piece.notes),
         lazy_text(linkers),
     )
 

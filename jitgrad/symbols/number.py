@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted",
-           "number_key", "similar", "smallest", "value_of", "whole"]
+           "number_key", "similar", "smallest", "value_of", "whole", "without_tokens"]
 
 TOKEN = "$of:"
 """How the ``repr`` of a symbolic number begins."""
@@ -86,6 +87,11 @@ class ShapeEnv:
         made = self._make("symbol", (len(self.symbols),), value, 2)
         self.symbols.append(made)
         return made
+
+    def is_pinned(self) -> bool:
+        """Whether the guards let one set of extents through."""
+        pinned = {id(g.x) for g in self.guards if g.op == "==" and g.answer and type(g.y) is int}
+        return all([id(symbol) in pinned for symbol in self.symbols])
 
     def number(self, token: str) -> SymNumber:
         """The number whose ``repr`` is ``token``."""
@@ -468,6 +474,11 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args) if env is None else env.call(function, *args)
 
     return call
+
+
+def without_tokens(text: str) -> str:
+    """What is said of symbolic numbers, for people: each is called ``n``."""
+    return re.sub(re.escape(TOKEN) + r"\d+=[\w.+-]+", "n", text) if TOKEN in text else text
 
 
 greatest, smallest = lifted(max), lifted(min)

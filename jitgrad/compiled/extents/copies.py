@@ -120,8 +120,7 @@ class PathFamily:
         self._instr_places: dict[int, int] = {}  # id of an instruction -> its place
         self._kept = path  # ids stay theirs
         self.by_size = bool(path.env.by_size)
-        fixed = {id(g.x) for g in path.env.guards if g.op == "==" and g.answer and type(g.y) is int}
-        self.is_for_one = all([id(s) in fixed for s in path.env.symbols])
+        self.is_for_one = path.env.is_pinned()
         self.stretches = self._stretches(path)
 
     # --- preparing ---

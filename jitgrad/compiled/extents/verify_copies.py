@@ -104,6 +104,6 @@ def _plain(x: Any) -> Any:
         return tuple(map(_plain, x))
     if type(x) is dict:
         return tuple([(key, _plain(value)) for key, value in x.items()])
-    if type(x).__name__ == "OpEvent":
+    if isinstance(x, OpEvent):
         return tuple([_plain(getattr(x, name)) for name in type(x).__annotations__ if name != "passed"])
     return x

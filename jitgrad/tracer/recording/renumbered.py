@@ -11,7 +11,7 @@ from typing import Any
 
 from jitgrad.tracer.recording.graph import Const, RuntimeScalar, Segment
 
-__all__ = ["Renumbered"]
+__all__ = ["Renumbered", "exact", "ids_and_slots"]
 
 
 class Renumbered:
@@ -26,9 +26,7 @@ class Renumbered:
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        made = {vid for instr in segment.instrs for vid in instr.outputs}
-        self.ids = sorted(made.union(segment.inputs))
-        self.slots = sorted({x.slot for i in segment.instrs for x in i.inputs if type(x) is RuntimeScalar})
+        self.ids, self.slots = ids_and_slots(segment)
         self.key = self._key()
 
     def _key(self) -> Any:
@@ -40,13 +38,13 @@ class Renumbered:
         def operand(x: Any) -> Any:
             if type(x) is int:
                 return rank[x]
-            return (_exact(x.value),) if type(x) is Const else (slot_rank[x.slot], x.is_float)
+            return (exact(x.value),) if type(x) is Const else (slot_rank[x.slot], x.is_float)
 
         def ranks(vids: Iterable[int]) -> tuple[int, ...]:
             return tuple([rank[vid] for vid in vids])
 
         instrs = [
-            (i.op, tuple([operand(x) for x in i.inputs]), _exact(i.params), ranks(i.outputs), i.avals, i.input_avals)
+            (i.op, tuple([operand(x) for x in i.inputs]), exact(i.params), ranks(i.outputs), i.avals, i.input_avals)
             for i in segment.instrs
         ]
         return (
@@ -58,11 +56,18 @@ class Renumbered:
         )
 
 
-def _exact(x: Any) -> Any:
+def ids_and_slots(segment: Segment) -> tuple[list[int], list[int]]:
+    """The value ids of a segment, and its slots of run-time scalars, in order."""
+    made = {vid for instr in segment.instrs for vid in instr.outputs}
+    slots = {x.slot for i in segment.instrs for x in i.inputs if type(x) is RuntimeScalar}
+    return sorted(made.union(segment.inputs)), sorted(slots)
+
+
+def exact(x: Any) -> Any:
     """Equal for what is equal and of one type only: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     kind = type(x)
     if kind is tuple:
-        return tuple([_exact(y) for y in x])
+        return tuple([exact(y) for y in x])
     if kind is float:
         return kind, x.hex()
     return (kind, x) if kind is int or kind is bool else (kind, repr(x)) if kind is complex else x
