@@ -29,6 +29,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 __all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted",
            "number_key", "similar", "smallest", "value_of", "whole", "without_tokens"]
 
@@ -380,6 +382,10 @@ class SymNumber:
 
     def __float__(self) -> float:
         return float(self.settled())
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """NumPy would make arrays of objects of it, and their memory is no numbers."""
+        return np.array(self.settled(), dtype)
 
     def __bool__(self) -> bool:
         return not self.env.ask("==", self, 0)

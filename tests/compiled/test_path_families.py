@@ -243,10 +243,10 @@ def test_a_copy_is_what_recording_makes(make: Any, monkeypatch: pytest.MonkeyPat
 
 def _steps_of_any_kind(rng: np.random.Generator) -> tuple[Step, int]:
     """A random program over [n, 8], and how many operations it has."""
-    kinds = rng.integers(0, 14, int(rng.integers(3, 9))).tolist()
+    kinds = rng.integers(0, 16, int(rng.integers(3, 9))).tolist()
     weight = jg.from_numpy(rng.standard_normal((8, 8)).astype(np.float32) * 0.3).requires_grad_()
 
-    def apply(kind: int, x: Any, other: Any) -> Any:
+    def apply(kind: int, x: Any, other: Any, places: Any) -> Any:
         n = x.shape[0]
         return [
             lambda: x * other, lambda: (x @ weight).tanh(), lambda: x - x.mean(0), lambda: x.flip(0) * 0.5,
@@ -255,12 +255,13 @@ def _steps_of_any_kind(rng: np.random.Generator) -> tuple[Step, int]:
             lambda: x.reshape(-1, 4).reshape(n, 8), lambda: x.softmax(1), lambda: x.cumsum(0) / n,
             lambda: x[jg.arange(n - 1, -1, -1)], lambda: F.pad(x[1:], (0, 0, 0, 1)), lambda: x.max(0).values + other,
             lambda: jg.where(x > 0, x, other.sin()),
+            lambda: x[jg.arange(n), places].unsqueeze(1) + other, lambda: other * x[jg.arange(n) % 8, places].mean(),
         ][kind]()  # fmt: skip
 
-    def step(x: Any) -> Any:
+    def step(x: Any, places: Any) -> Any:
         h, before = x, x
         for kind in kinds:
-            h, before = apply(kind, h, before), h
+            h, before = apply(kind, h, before, places), h
         loss = h.pow(2).mean()
         loss = loss + (x @ weight).mean()
         loss.backward()
@@ -281,7 +282,8 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         compiled, before = jg.compile(step), jg.stats()["copied_paths"]
         for _ in range(16):
             x = jg.from_numpy(rng.standard_normal((int(rng.integers(70, 120)), 8)).astype(np.float32))
-            np.testing.assert_allclose(compiled(x).numpy(), step(x).numpy(), rtol=2e-3, atol=1e-4)
+            places = jg.from_numpy(rng.integers(0, 8, len(x)))
+            np.testing.assert_allclose(compiled(x, places).numpy(), step(x, places).numpy(), rtol=2e-3, atol=1e-4)
         assert (jg.stats()["copied_paths"] > before) is not verify
 
 

@@ -396,7 +396,9 @@ class _OperationCopy(_NodeCopy):
         instr = instrs[self.own]
         if not derived.demands:
             return replaced(derived, instr=instr, instrs=instrs)
-        looks = tuple([Look(demand, at) for at, demand in demands(instr.op, instr.input_avals, instr.params)])
+        looked_at = {look.position for look in derived.demands}  # the other operands are right for all extents
+        asked = demands(instr.op, instr.input_avals, instr.params)
+        looks = tuple([Look(demand, at) for at, demand in asked if at in looked_at])
         return replaced(derived, instr=instr, instrs=instrs, demands=looks, passed=[None] * len(looks))
 
     def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:

@@ -1,0 +1,76 @@
+"""Convolutions of ever new extents: implicit products whose tables depend on these (Note [Windows]).
+
+Tests run with ``config.verify``: each program that a family gives is compared with what planning makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad.codegen.families import families
+from jitgrad.codegen.gemm import tuning
+from jitgrad.compiled import eager_kernels
+from jitgrad.config import config
+from jitgrad.nn import functional as F
+from jitgrad.runtime.eager.new_shapes import at_once
+from jitgrad.runtime.eager.plan import plans
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known() -> Iterator[None]:
+    families.forget()
+    plans.clear()
+    eager_kernels._known.clear()
+    assert config.verify
+    yield
+    families.forget()
+
+
+@pytest.fixture(params=["by the model", "measured"])
+def chosen(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How tiles are chosen. Those that are measured are run while the product is planned, for all extents, too."""
+    if request.param == "measured":
+        monkeypatch.setattr(config, "cache_dir", str(tmp_path))
+        monkeypatch.setattr(config, "tune", 2)
+        for name, empty in (("_times", {}), ("_tries", {}), ("_spent_ns", 0.0)):
+            monkeypatch.setattr(tuning, name, empty)
+    return str(request.param)
+
+
+def _by_windows(x: Any, w: Any, stride: int, padding: int) -> Any:
+    """A convolution in float64, from the windows of the padded image."""
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64), optimize=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_extents(seed: int, chosen: str) -> None:
+    """Forward and both derivatives, of images that differ in number, height, width, or all of these."""
+    rng = np.random.default_rng(seed)
+    channels, kernels = (4 * rng.integers(1, 5, 2)).tolist()
+    size, stride, padding = int(rng.choice([1, 3, 5])), int(rng.choice([1, 1, 2])), int(rng.choice([0, 1, 2]))
+    moving = [(True, True, True), (True, False, False), (False, True, True), (False, False, True)][seed % 4]
+    weight = rng.standard_normal((kernels, channels, size, size)).astype(np.float32)
+    for _ in range(7):
+        new = (int(rng.integers(2, 6)), *rng.integers(30, 90, 2).tolist())
+        n, h, w = [x if moves else known for x, known, moves in zip(new, (3, 48, 48), moving, strict=True)]
+        image = rng.standard_normal((n, channels, h, w)).astype(np.float32)
+        x, k = jg.from_numpy(image).requires_grad_(), jg.from_numpy(weight).requires_grad_()
+        with at_once():
+            y = F.conv2d(x, k, stride=stride, padding=padding)
+            direction = rng.standard_normal(y.shape).astype(np.float32)
+            y.backward(jg.from_numpy(direction))
+        np.testing.assert_allclose(y.detach().numpy(), _by_windows(image, weight, stride, padding), atol=1e-3)
+        scale = float(np.abs(direction).sum())
+        for leaf, array in ((x, image), (k, weight)):  # the convolution is linear in each
+            bump = rng.standard_normal(array.shape)
+            images = (bump, weight) if array is image else (image, bump)
+            expected = float((_by_windows(*images, stride, padding) * direction).sum())
+            assert abs(float((leaf.grad.numpy() * bump).sum()) - expected) < 1e-5 * scale
