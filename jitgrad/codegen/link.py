@@ -116,7 +116,6 @@ class Linker:
         self.stages = [stage for stage in self.stages if stage]
         self.sources: dict[str, KernelSource] = {}
         self.job_names: dict[Job, str] = {}
-        self.tables: list[Any] = []  # of implicit products
         for stage in self.stages:
             for job in stage:
                 source = _source(job, piece.target)
@@ -171,7 +170,7 @@ class Linker:
             self.plan.arena_nbytes,
             tuple((s.slot, s.is_float) for s in self.scalar_slots),
             stages,
-            ([codes[name] for name in self.sources], self.tables),
+            [codes[name] for name in self.sources],
         )
         if (config.verify or config.check_hits) and current_env() is None:
             log("pipeline", "accesses to memory: %r", verify_step(self.piece, step, self.stages))
@@ -189,13 +188,8 @@ class Linker:
             for buffer, (value, offset, strides) in zip(kernel.buffers, kernel.views, strict=True)
         ]
         if kernel.windows is not None:
-            if current_env() is not None:
-                raise CompileError("the tables of an implicit product are made for its extents")
             own = self._filled(kernel.words)
-            args, units, grain, cost, tables = windows_launch(
-                kernel.spec, kernel.windows, operands[0], operands[1], own
-            )
-            self.tables.append(tables)
+            args, units, grain, cost = windows_launch(kernel.spec, kernel.windows, operands[0], operands[1], own)
             bump("implicit_products")
             return Launch(code.address, args, units, grain, cost, code.name)
         args, units, grain, cost = gemm_launch(

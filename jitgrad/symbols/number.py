@@ -22,17 +22,18 @@ Must not know: what is planned.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 __all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted",
-           "number_key", "similar", "smallest", "value_of", "whole", "without_tokens"]
+           "number_key", "plain", "settled", "similar", "smallest", "value_of", "whole", "without_tokens"]
 
 TOKEN = "$of:"
 """How the ``repr`` of a symbolic number begins."""
@@ -473,13 +474,47 @@ def whole(x: Any) -> Any:
 
 
 def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, of numbers alone, as a function of symbolic numbers, too."""
+    """``function``, of numbers alone, as a function of symbolic numbers, too; also of tuples of numbers."""
 
     def call(*args: Any) -> Any:
-        env = next((x.env for x in args if type(x) is SymNumber), None)
-        return function(*args) if env is None else env.call(function, *args)
+        numbers = _flat(args)
+        env = next((x.env for x in numbers if type(x) is SymNumber), None)
+        if env is None:
+            return function(*args)
+        is_flat = not any([isinstance(x, tuple) for x in args])
+        return env.call(function if is_flat else _of_flat(function, _form(args)), *numbers)
 
     return call
+
+
+def _flat(x: Any) -> list[Any]:
+    """What nested tuples hold, in order."""
+    return [z for y in x for z in _flat(y)] if isinstance(x, tuple) else [x]
+
+
+def _form(x: Any) -> Any:
+    """Nested tuples without what they hold."""
+    return tuple(map(_form, x)) if isinstance(x, tuple) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_flat(function: Callable[..., Any], form: Any) -> Callable[..., Any]:
+    """``function`` of arguments that are handed over as ``_flat`` makes them."""
+
+    def nested(form: Any, numbers: Iterator[Any]) -> Any:
+        return next(numbers) if form is None else tuple([nested(x, numbers) for x in form])
+
+    return lambda *numbers: function(*nested(form, iter(numbers)))
+
+
+def plain(x: Any) -> Any:
+    """Nested tuples with the values of symbolic numbers, without a guard: for what is no decision."""
+    return tuple(map(plain, x)) if isinstance(x, tuple) else value_of(x)
+
+
+def settled(x: Any) -> Any:
+    """The value, also of a symbolic number; from now on it is this one alone."""
+    return x.settled() if type(x) is SymNumber else x
 
 
 def without_tokens(text: str) -> str:

@@ -96,7 +96,6 @@ class Trial(NamedTuple):
         runs: which units are run.
         share: which part of the whole product is run at a time.
         emit: prints the kernel.
-        keep: owns memory that words point to.
     """
 
     spec: GemmSpec
@@ -104,7 +103,6 @@ class Trial(NamedTuple):
     runs: Runs
     share: float
     emit: Callable[[GemmSpec, str, Epilogue], str]
-    keep: Any = None
 
 
 def fastest(trials: Sequence[Trial], nbytes: Sequence[int]) -> list[float] | None:

@@ -26,7 +26,6 @@ Must not know: LLVM, primitives.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -41,6 +40,7 @@ from jitgrad.codegen.gemm.trial import Trial, runs_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
+from jitgrad.symbols.number import greatest, lifted, plain, settled, similar, smallest, whole
 
 __all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
 
@@ -49,7 +49,6 @@ Digits = tuple[tuple[int, int], ...]
 
 _HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
 _MOST_SEGMENTS = 6  # more loads than this are no better than a gather
-_UNIT_FLOP = 4e6
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
 _BEST = 4  # tiles that are measured
@@ -132,13 +131,15 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     width = max(1, target.width // 2) if dtype is float64 else target.width
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
     unit, segments = _columns_of(product, width, dtype.itemsize)
-    vectors = product.images * -(-product.n // width)
+    vectors = similar(product.images * -(-product.n // width))  # all ways are right for all extents
     a_unit = "any" if simple else "table"
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
-    ways = _best_ways(product.m, vectors, product.k, unit == "krun", _may_stay(product, spec), target)
-    times = _measured(product, [_in_way(spec, way) for way in ways], vectors, target)
+    ways = _best_ways(
+        similar(product.m), vectors, similar(product.k), unit == "krun", _may_stay(product, spec), target
+    )
+    times = _measured(Product(*plain(product)), [_in_way(spec, way) for way in ways], vectors, target)
     known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
     return _in_way(spec, quickest(ways[0], known) if known else ways[0])
 
@@ -169,9 +170,9 @@ def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target:
     store = StoreEpilogue(specs[0].dtype_name).args(3, 0, product.m * product.n, product.n)
 
     def prepare(spec: GemmSpec) -> Trial | None:
-        words, _, _, cost, tables = windows_launch(spec, some, a, b, store)
+        words, _, _, cost = windows_launch(spec, some, a, b, store)
         runs = runs_of(words, some.images * -(-product.n // spec.width), product.groups, cost)
-        return runs and Trial(spec, words, runs, runs.share * some.images / product.images, emit_windows, tables)
+        return runs and Trial(spec, words, runs, runs.share * some.images / product.images, emit_windows)
 
     cost = windows_launch(specs[0], some, a, b, store)[3] * product.images / some.images
     key = ("windows", specs[0].dtype_name, grade(product.images, 4), grade(vectors, 8), *product[1:])
@@ -181,17 +182,16 @@ def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target:
     return measured(Question(key, about, specs, prepare, nbytes, images * groups * m * n * k, cost), target)
 
 
-@functools.lru_cache(maxsize=4096)
 def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
     """How B's panels are copied: ``b_unit`` and ``segments`` of the spec."""
     if product.b_n and product.b_n[-1][1] != 1 and product.b_k and product.b_k[-1][1] == 1 and len(product.b_n) == 1:
         lane = 16 // itemsize
         whole = product.b_k[-1][0] % lane == 0 or len(product.b_k) == 1
         return "krun", int(whole)
-    segments = _most_segments(product.b_n, product.n, width)
-    if segments > _MOST_SEGMENTS and _are_halves(product.b_n, product.n, width):
+    segments = settled(lifted(_usable_segments)(product.b_n, product.n, width))
+    if not segments and lifted(_are_halves)(product.b_n, product.n, width):
         return "halves", 0
-    return "runs", segments if segments <= _MOST_SEGMENTS else 0
+    return "runs", segments
 
 
 @functools.lru_cache(maxsize=4096)
@@ -228,22 +228,44 @@ def offsets(digits: Digits) -> np.ndarray:
     return out
 
 
-def _runs(digits: Digits, n: int, width: int) -> list[list[tuple[int, int, int]]]:
-    """Per vector of columns, its segments: first lane, one past the last, offset of the first lane's element."""
+class _Segments(NamedTuple):
+    """Runs of columns along memory, in order.
+
+    Attributes:
+        vector: whose columns they are.
+        first, last: lane of the first column, and one past the last one's.
+        offset: the first element's.
+        number: which of its vector's segments it is.
+    """
+
+    vector: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    offset: np.ndarray
+    number: np.ndarray
+
+
+def _segments_of(digits: Digits, n: int, width: int) -> _Segments:
     at = offsets(digits)
-    found = []
-    for start in range(0, n, width):
-        here = at[start : start + width]
-        cuts = [0, *(np.flatnonzero(np.diff(here) != 1) + 1).tolist(), len(here)]
-        found.append([(lo, hi, int(here[lo])) for lo, hi in itertools.pairwise(cuts)])
-    return found
+    begins = np.ones(n, bool)
+    begins[1:] = np.diff(at) != 1
+    begins[::width] = True
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], n)
+    vector = starts // width
+    is_first = starts % width == 0
+    nr = np.arange(len(starts))
+    number = nr - nr[is_first][vector]
+    return _Segments(vector, starts - vector * width, ends - vector * width, at[starts], number)
 
 
 @functools.lru_cache(maxsize=1024)
-def _most_segments(digits: Digits, n: int, width: int) -> int:
+def _usable_segments(digits: Digits, n: int, width: int) -> int:
+    """Into how many segments a vector of columns falls at most; 0: they are too many."""
     if len(digits) <= 1 and (not digits or digits[0][1] == 1):
         return 1
-    return max(map(len, _runs(digits, n, width)))
+    most = int(_segments_of(digits, n, width).number.max(initial=0)) + 1
+    return most if most <= _MOST_SEGMENTS else 0
 
 
 @functools.lru_cache(maxsize=1024)
@@ -292,39 +314,54 @@ def _vector_table(product: Product, segments: int, width: int, itemsize: int) ->
         if len(whole) % 2:
             whole = np.append(whole, np.int32(0))
         return whole.view(np.int64)
-    words = []
-    for vector in _runs(product.b_n, product.n, width):
-        for lo, hi, at in vector:
-            words += [(at - lo) * itemsize, (1 << hi) - (1 << lo)]
-        words += [vector[0][2] * itemsize, 0] * (segments - len(vector))
-    return np.array(words, np.int64)
+    vector, first, last, offset, number = _segments_of(product.b_n, product.n, width)
+    words = np.zeros((-(-product.n // width), segments, 2), np.int64)
+    words[..., 0] = (offset[number == 0] * itemsize)[:, None]  # where there are fewer: nothing of what is there
+    words[vector, number, 0] = (offset - first) * itemsize
+    words[vector, number, 1] = (1 << last) - (1 << first)
+    return words.ravel()
+
+
+class _Place(int):
+    """The address of a block of tables, which it keeps: whoever has argument words has their tables."""
+
+    tables: np.ndarray
+
+
+def _place_of(product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> _Place:
+    tables = _tables(Product(*product), a_unit, b_unit, segments, width, itemsize)
+    place = _Place(tables.ctypes.data)
+    place.tables = tables
+    return place
 
 
 def windows_launch(
     spec: GemmSpec, product: Product, a: Operand, b: Operand, epilogue_args: tuple[int, ...]
-) -> tuple[tuple[int, ...], int, int, float, np.ndarray]:
-    """Argument words, number of units, units per task, estimated nanoseconds on one core, and the block of tables.
+) -> tuple[tuple[int, ...], int, int, float]:
+    """Argument words, which keep the block of tables; number of units, units per task, estimated nanoseconds.
 
-    K is 1 at least, as for ``gemm_launch``.
+    These are on one core. K is 1 at least, as for ``gemm_launch``.
     """
-    tables = _tables(product, spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
+    place = lifted(_place_of)(tuple(product), spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
     vectors = product.images * -(-product.n // spec.width)
-    depth = _depth(spec, product.k)
-    unit_m, unit_n = _unit(spec, product, vectors, depth)
-    units_m, units_n = max(1, -(-product.m // unit_m)), max(1, -(-vectors // unit_n))
+    most = max(64, PACK_NBYTES // (spec.columns * spec.itemsize)) // 4 * 4
+    is_cut = spec.copy and product.k > most
+    depth = _depth(product.k, most) if is_cut else greatest(1, product.k)
+    unit_m = lifted(_rows_of_unit)(spec, product.m, product.k, product.groups, vectors, is_cut)
+    unit_n = lifted(_vectors_of_unit)(spec, product.k, vectors, unit_m)
+    units_m, units_n = greatest(1, -(-product.m // unit_m)), greatest(1, -(-vectors // unit_n))
     size = spec.itemsize
-    sums_stride = spec.columns * size if depth < product.k else 0
     words = (
         a.slot, a.byte_offset, product.a_group * size, _only(product.a_m) * size, _only(product.a_k) * size,
         b.slot, b.byte_offset, product.b_group * size, product.b_image * size, _only(product.b_n) * size,
-        product.m, product.n, product.k, unit_m, unit_n, units_m, units_n, depth, sums_stride, tables.ctypes.data,
-        *epilogue_args,
+        product.m, product.n, product.k, unit_m, unit_n, units_m, units_n, depth,
+        spec.columns * size if is_cut else 0, place, *epilogue_args,
     )  # fmt: skip
     units = units_m * units_n * product.groups if product.m and product.n and product.images else 0
     core_cycles = product.groups * -(-product.m // spec.rows) * -(-vectors // spec.vectors)
     cost = 50 + core_cycles * (10 + spec.rows * spec.vectors * (1 + product.k) * 0.25)
-    grain = max(1, min(units, int(_TASK_NS * units / cost)))
-    return words, units, grain, cost, tables
+    grain = greatest(1, smallest(units, whole(_TASK_NS * units / cost)))
+    return words, units, grain, cost
 
 
 def _parts(x: int, count: int) -> int:
@@ -339,29 +376,29 @@ def _only(digits: Digits) -> int:
     return digits[0][1] if len(digits) == 1 else 0
 
 
-def _depth(spec: GemmSpec, k: int) -> int:
-    """Length of one pass over K: equal parts, whole 128-bit blocks."""
-    row = spec.columns * spec.itemsize
-    most = max(64, PACK_NBYTES // row) // 4 * 4
-    passes = max(1, -(-k // most)) if spec.copy else 1
-    return _ceil(_parts(k, passes), 4) if passes > 1 else max(1, k)
+def _depth(k: int, most: int) -> int:
+    """Length of one pass over K, which is longer than ``most``: equal parts, whole 128-bit blocks."""
+    return _ceil(_parts(k, _parts(k, most)), 4)
 
 
-def _unit(spec: GemmSpec, product: Product, vectors: int, depth: int) -> tuple[int, int]:
-    """Rows and vectors of one unit."""
-    panels = max(1, -(-vectors // spec.vectors))
-    flop_per_row = 2.0 * max(product.k, 8) * spec.columns
-    rows = max(product.m, 1)
-    total = panels * product.groups * rows * flop_per_row
+def _flop_per_row(spec: GemmSpec, k: int) -> float:
+    return 2.0 * max(k, 8) * spec.columns
+
+
+def _rows_of_unit(spec: GemmSpec, m: int, k: int, groups: int, vectors: int, is_cut: bool) -> int:
+    panels, rows = max(1, _parts(vectors, spec.vectors)), max(m, 1)
+    total = panels * groups * rows * _flop_per_row(spec, k)
     wanted = min(_UNITS, max(1, int(total / _UNIT_FLOP_LEAST)))
-    blocks = max(1, -(-wanted // (panels * product.groups)))
-    if depth < product.k:
+    blocks = max(1, _parts(wanted, panels * groups))
+    if is_cut:
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
         blocks = max(blocks, _parts(rows, most))
-    unit_m = _ceil(_parts(rows, blocks), spec.rows)
-    per_panel = unit_m * flop_per_row
-    several = max(1, int(_UNIT_FLOP_LEAST / per_panel))
-    return unit_m, min(several, panels) * spec.vectors
+    return _ceil(_parts(rows, blocks), spec.rows)
+
+
+def _vectors_of_unit(spec: GemmSpec, k: int, vectors: int, unit_m: int) -> int:
+    several = max(1, int(_UNIT_FLOP_LEAST / (unit_m * _flop_per_row(spec, k))))
+    return min(several, max(1, _parts(vectors, spec.vectors))) * spec.vectors
 
 
 def table_bounds(product: Product) -> tuple[tuple[int, int], tuple[int, int]]:

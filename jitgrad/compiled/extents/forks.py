@@ -157,6 +157,9 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
         running: the stamps of the calls that are being recorded.
     """
     trie, node = recorder.trie, recorder.node
+    start = _fork_at(trie, node, given, part)
+    if start is not None and start.previous:
+        recorder.path.numbers.peers = node.depth + 1, start.previous
     if config.verify:  # what calls record is compared with what would have been copied
         return None
     before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
@@ -167,12 +170,6 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
             found = None if so_far is None else family.go_on(trie, node, given, so_far)
             if found is not None:
                 return _hung(recorder, found, fork, running)
-    if type(given) is Aval:
-        assert part is not None
-        kind = _kind(given, part)
-    else:
-        kind = _kind_of_operation(given)
-    start: _Fork | None = trie.forks.get((node, kind))
     if start is None:
         return None
     for family in start.families:
@@ -182,6 +179,17 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
                 start.families = [family, *[f for f in start.families if f is not family]]
             return _hung(recorder, found, start, running)
     return None
+
+
+def _fork_at(trie: Trie, node: TrieNode, given: Given, part: InputKind | None) -> _Fork | None:
+    """What is known of events of this kind that come after ``node``."""
+    if type(given) is Aval:
+        assert part is not None
+        kind = _kind(given, part)
+    else:
+        kind = _kind_of_operation(given)
+    found: _Fork | None = trie.forks.get((node, kind))
+    return found
 
 
 def _hung(recorder: Any, found: tuple[TrieNode, Any], fork: _Fork, running: Collection[int]) -> TrieNode:

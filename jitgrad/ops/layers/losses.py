@@ -71,7 +71,7 @@ def _lower_reduce(b: Any, loss: Any, reduction: str) -> Any:
     if reduction == "none":
         return loss
     total = b.sum(loss, tuple(range(len(loss.shape))))
-    return b.div(total, b.const(float(numel(loss.shape)), loss.dtype)) if reduction == "mean" else total
+    return b.div(total, b.const(numel(loss.shape), loss.dtype)) if reduction == "mean" else total
 
 
 def _spread_loss_grad(c: RuleContext, g: Any) -> Any:

@@ -70,7 +70,7 @@ def _scale(extent: int, is_aligned: bool) -> float:
 
 def _scaled(at: Any, extent: int, is_aligned: bool) -> Any:
     """[-1, 1] as positions of elements."""
-    return (at + 1.0) * _scale(extent, True) if is_aligned else ((at + 1.0) * float(extent) - 1.0) * 0.5
+    return (at + 1.0) * _scale(extent, True) if is_aligned else ((at + 1.0) * (1.0 * extent) - 1.0) * 0.5
 
 
 def _clipped(at: Any, extent: int) -> Any:
@@ -80,7 +80,7 @@ def _clipped(at: Any, extent: int) -> Any:
 
 def _mirror(extent: int, is_aligned: bool) -> tuple[float, float]:
     """(Where positions are reflected first, how far it is to where they are reflected next)."""
-    return (0.0, extent - 1.0) if is_aligned else (-0.5, float(extent))
+    return (0.0, extent - 1.0) if is_aligned else (-0.5, 1.0 * extent)
 
 
 def _is_even(n: Any) -> Any:
@@ -123,7 +123,7 @@ def _slope(at: Any, extent: int, padding: str, is_aligned: bool) -> Any:
 
 
 def _tap(place: Any, extent: int, weight: Any) -> _Tap:
-    is_there = (place >= 0.0) & (place < float(extent))
+    is_there = (place >= 0.0) & (place < 1.0 * extent)
     inner = _where(is_there, place, place * 0.0 if not isinstance(place, Expression) else 0.0)
     index = inner.cast(int64) if isinstance(inner, Expression) else np.nan_to_num(inner).astype(np.int64)
     return _Tap(index, is_there, weight)

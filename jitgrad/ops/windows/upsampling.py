@@ -118,7 +118,7 @@ def _taps(b: Any, kind: str, row: Row) -> list[tuple[Any, Any]]:
         at = b.max(at, 0.0)
     low = b.floor(at)
     if kind == "linear":
-        low = b.min(low, float(extent - 1))
+        low = b.min(low, 1.0 * (extent - 1))
     part, first = b.sub(at, low), b.cast(low, int64)
     taps = (-1, 0, 1, 2) if kind == "cubic" else (0, 1)
     weights = _cubic(b, part) if kind == "cubic" else (b.sub(1.0, part), part)

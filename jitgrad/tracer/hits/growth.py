@@ -75,7 +75,7 @@ def may_grow(recorder: RecorderState) -> bool:
         return False
     numbers: NumberKeys = path.numbers
     trie: Trie = recorder.trie
-    if numbers.shadow is not None or not path.is_quiet or trie.follows:
+    if numbers.shadow is not None or numbers.peers is not None or not path.is_quiet or trie.follows:
         return False
     if int(path.new_values) >= int(trie.new_limit):
         return False

@@ -11,6 +11,9 @@ Must not know: what the numbers are for.
 # the two calls at once, ``shadow`` walks the old subtree beside the new one: a number that differs from what the old
 # path saw at the same place is promoted the first time it is met. Exponents stay static: they choose the formula.
 # The numbers of the optimizers' update operations are promoted from the start: bias corrections change every call.
+# Where paths part because inputs have other extents, the path recorded there before is the old one, its *peer*: what a
+# call computes of extents by itself, ``n / (n - 1)``, is another number in each path, and promoted in the second one
+# that has it. Integers are not: those that depend on extents are read off the inputs (Note [Path families]).
 # An argument is a double or 64 bits, so a wider integer stays a constant, which wraps or is refused. Some operations
 # refuse numbers that their dtype does not hold, and only a miss asks their shape rule. For these, where no operand is
 # float32 or float64, a number's kind says between which dtypes' limits it lies (``_kind``), and native hits leave them
@@ -184,12 +187,14 @@ class NumberKeys:
 
     Attributes:
         shadow: where the old path is that the new one is compared with, see Note [Number promotion].
+        peers: (the depth of the first, the nodes of the path that other extents have led to).
     """
 
-    __slots__ = ("shadow",)
+    __slots__ = ("peers", "shadow")
 
     def __init__(self) -> None:
         self.shadow: TrieNode | None = None
+        self.peers: tuple[int, Sequence[TrieNode]] | None = None
 
     def promoted_hit(
         self, recorder: Any, op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], prefix: Any = None
@@ -242,19 +247,29 @@ class NumberKeys:
 
     def _mask(self, node: TrieNode, op: Op, blind: Any, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
         """Which numbers differ from what was seen here, or at the same place of the old path."""
-        if node.seen is None and self.shadow is None and not op.is_update:
+        peer = self._peer_of(node)
+        if node.seen is None and self.shadow is None and peer is None and not op.is_update:
             return (False,) * len(inputs)
         mask = [op.is_update and not isinstance(x, TensorBase) for x in inputs]
-        for source in (node, self.shadow):
+        for source in (node, self.shadow, peer):
             seen = source.seen.get(blind) if source is not None and source.seen is not None else None
             if source is None or seen is None:
                 continue
             for i, (x, old) in enumerate(zip(inputs, seen[0], strict=True)):
-                if not isinstance(x, TensorBase) and _promotable(op, x) and repr(x) != repr(old):
+                if isinstance(x, TensorBase) or not _promotable(op, x) or (source is peer and type(x) is int):
+                    continue
+                if repr(x) != repr(old):
                     mask[i] = True
             if source.masks is not None and blind in source.masks:
                 mask = [a or b for a, b in zip(mask, source.masks[blind], strict=True)]
         return tuple(mask)
+
+    def _peer_of(self, node: TrieNode) -> TrieNode | None:
+        """The node as deep as this one on the path of other extents."""
+        if self.peers is None:
+            return None
+        first, nodes = self.peers
+        return nodes[node.depth - first] if 0 <= node.depth - first < len(nodes) else None
 
     def follow(self, child: TrieNode, mark: Mark | None) -> None:
         """A child was recorded: remember its numbers, and move the shadow along."""
