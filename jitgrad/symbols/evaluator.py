@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.symbols.number import Guard, SymNumber
+from jitgrad.symbols.number import Guard, SymNumber, is_tuple
 
 __all__ = ["Evaluator", "evaluator", "symbols_in"]
 
@@ -36,7 +36,7 @@ def evaluator(guards: Sequence[Guard], count: int, wanted: Sequence[Any]) -> Eva
 
 def symbols_in(x: Any) -> int:
     """How many of an environment's symbols must be known to know ``x``, a number or a tuple of such."""
-    if type(x) is tuple:
+    if is_tuple(x):
         return max(map(symbols_in, x), default=0)
     if type(x) is not SymNumber:
         return 0
@@ -53,8 +53,9 @@ class _Writer:
 
     def text(self, x: Any) -> str:
         """The number, or tuple of numbers, as it is written, once those that it is computed of have their variables."""
-        if type(x) is tuple:
-            return f"({''.join([self.text(y) + ', ' for y in x])})"
+        if is_tuple(x):
+            items = f"({''.join([self.text(y) + ', ' for y in x])})"
+            return items if type(x) is tuple else self._constant(type(x)) + items  # a NamedTuple stays one
         if type(x) is not SymNumber:
             return self._constant(x)
         waiting = [x]

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "lifted",
+__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "is_tuple", "lifted",
            "number_key", "plain", "settled", "similar", "smallest", "value_of", "whole", "without_tokens"]
 
 TOKEN = "$of:"
@@ -481,20 +481,25 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
         env = next((x.env for x in numbers if type(x) is SymNumber), None)
         if env is None:
             return function(*args)
-        is_flat = not any([isinstance(x, tuple) for x in args])
+        is_flat = not any(map(is_tuple, args))
         return env.call(function if is_flat else _of_flat(function, _form(args)), *numbers)
 
     return call
 
 
+def is_tuple(x: Any) -> bool:
+    """Whether it is a tuple, and no number whose value is one: what a kept call gives."""
+    return issubclass(type(x), tuple)
+
+
 def _flat(x: Any) -> list[Any]:
     """What nested tuples hold, in order."""
-    return [z for y in x for z in _flat(y)] if isinstance(x, tuple) else [x]
+    return [z for y in x for z in _flat(y)] if is_tuple(x) else [x]
 
 
 def _form(x: Any) -> Any:
     """Nested tuples without what they hold."""
-    return tuple(map(_form, x)) if isinstance(x, tuple) else None
+    return tuple(map(_form, x)) if is_tuple(x) else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -509,7 +514,7 @@ def _of_flat(function: Callable[..., Any], form: Any) -> Callable[..., Any]:
 
 def plain(x: Any) -> Any:
     """Nested tuples with the values of symbolic numbers, without a guard: for what is no decision."""
-    return tuple(map(plain, x)) if isinstance(x, tuple) else value_of(x)
+    return tuple(map(plain, x)) if is_tuple(x) else value_of(x)
 
 
 def settled(x: Any) -> Any:

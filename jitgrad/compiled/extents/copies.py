@@ -184,7 +184,10 @@ class PathFamily:
             return _InputCopy(row, place, instrs, self._place(event.aval))
         if kind is EndEvent:
             return self._end(row, event)
-        if event is row.node.event or kind in (PlainEvent, BackwardEvent):
+        if kind is BackwardEvent:
+            results = [None if r is None else self._place(r.aval) for r in event.results]
+            return _BackwardCopy(row, place, instrs, results, [self._place(aval) for _, _, aval, _ in event.sets])
+        if event is row.node.event or kind is PlainEvent:
             return _NodeCopy(row, place, instrs)
         own = next(n for n, i in enumerate(event.instrs) if i is event.instr)
         return _OperationCopy(row, place, instrs, own)
@@ -327,7 +330,7 @@ class _InstrCopy(NamedTuple):
 
 
 class _NodeCopy:
-    """How an event and its node are copied: one that is the same for all extents, ``PlainEvent``, ``BackwardEvent``."""
+    """How an event and its node are copied: one that is the same for all extents, or a ``PlainEvent``."""
 
     def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy]) -> None:
         self.twin, self.derived, self.is_given = row.node, row.event, row.given is not None
@@ -347,7 +350,7 @@ class _NodeCopy:
         node.vid, node.requires_grad, node.op = twin.vid, twin.requires_grad, twin.op
         node.ids, node.params = ids, params
         node.param_types, node.window, node.writes, node.meta = twin.param_types, twin.window, twin.writes, twin.meta
-        node.is_simple, node.is_view = twin.is_simple, twin.is_view
+        node.is_simple, node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds
         node.aval = copying.avals[self.aval]
         if twin.masks is not None or twin.seen is not None:
             node.masks, node.seen = dict(twin.masks or ()) or None, dict(twin.seen or ()) or None
@@ -380,6 +383,26 @@ class _InputCopy(_NodeCopy):
         node: TrieNode = new_node(parent, (IN, aval, part), event, twin.next_vid, twin.next_scalar)
         node.vid, node.ids, node.op = twin.vid, (aval, part), twin.op
         return node
+
+
+class _BackwardCopy(_NodeCopy):
+    """Of a ``BackwardEvent``; ``results``, ``sets``: the places of layouts."""
+
+    def __init__(
+        self, row: Row, aval: int, instrs: list[_InstrCopy], results: Sequence[int | None], sets: Sequence[int]
+    ) -> None:
+        super().__init__(row, aval, instrs)
+        self.results, self.sets = results, sets
+
+    def event(self, copying: _Copying) -> Any:
+        """See ``_NodeCopy``."""
+        derived, table = self.derived, copying.avals
+        instrs = tuple([i.made(copying) for i in self.instrs])
+        returned = zip(derived.results, self.results, strict=True)
+        results = tuple([r if at is None else r._replace(aval=table[at]) for r, at in returned])
+        grads = zip(derived.sets, self.sets, strict=True)
+        sets = tuple([(leaf, vid, table[at], joins) for (leaf, vid, _, joins), at in grads])
+        return replaced(derived, instrs=instrs, results=results, sets=sets)
 
 
 class _OperationCopy(_NodeCopy):
@@ -516,6 +539,8 @@ def _avals_of(row: Row) -> list[Aval]:
         found.append(event.aval)
     for i in _instrs_of(event):
         found += [*i.avals, *[a for a in i.input_avals if a is not None]]
+    if type(event) is BackwardEvent:
+        found += [*[r.aval for r in event.results if r is not None], *[aval for _, _, aval, _ in event.sets]]
     if type(event) is EndEvent:
         found += [*event.segment.inputs.values(), *event.segment.layouts.values(), *[aval for _, aval in event.avals]]
     return found

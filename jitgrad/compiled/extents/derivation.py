@@ -7,6 +7,7 @@ In: two paths of a function that differ in extents, and the recorder of the seco
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from jitgrad.abi import NativeStep, Program
 from jitgrad.compiled.backward.backward import Reach
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder
-from jitgrad.compiled.backward.rule_sweep import sweep
+from jitgrad.compiled.backward.rule_sweep import NeedsNodesError, sweep
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, make_aval, own_layout
 from jitgrad.ops.table import Op
@@ -33,6 +34,7 @@ from jitgrad.tracer.recording.history import (
     LeafEvent,
     OpEvent,
     PlainEvent,
+    Returned,
     UpdateEvent,
 )
 from jitgrad.tracer.recording.keys import BACKWARD, GRADS
@@ -114,7 +116,7 @@ def given_numbers(event: Any) -> tuple[Any, ...]:
 
 def flat(params: Any) -> tuple[Any, ...]:
     """The numbers in params, and whatever else there is, one after another."""
-    return tuple([y for x in params for y in flat(x)]) if type(params) is tuple else (params,)
+    return tuple([y for x in params for y in flat(x)]) if isinstance(params, tuple) else (params,)
 
 
 def layout_numbers(aval: Aval) -> tuple[Any, ...]:
@@ -173,7 +175,7 @@ class _Derivation:
         elif kind is EndEvent:
             event = self._end(node)
         elif kind is BackwardEvent:
-            event = self._backward(node)
+            event = self._backward(node, other.event)
         elif kind is UpdateEvent:
             event = self._update(node)
         elif node.event is None or kind in (Reach, LeafEvent):
@@ -282,10 +284,11 @@ class _Derivation:
         """Params; an integer that differs is what of the known extents has these values."""
         if type(mine) is not type(theirs):
             raise NoPathError("params of other types")
-        if type(mine) is tuple:
+        if isinstance(mine, tuple):
             if len(mine) != len(theirs):
                 raise NoPathError("params of another length")
-            return tuple([self._params(x, y) for x, y in zip(mine, theirs, strict=True)])
+            made = [self._params(x, y) for x, y in zip(mine, theirs, strict=True)]
+            return tuple(made) if type(mine) is tuple else type(mine)._make(made)  # type: ignore[attr-defined]
         if type(mine) is not int or mine == theirs:
             return mine
         others = [other for other, _ in self._symbols.values()]
@@ -337,13 +340,68 @@ class _Derivation:
                 raise NoPathError("an optimizer's step over what has other extents")
         return event
 
-    def _backward(self, node: TrieNode) -> BackwardEvent:
-        """The rules run again, over symbolic layouts."""
-        event, before, recorder = node.event, node.parent, self._recorder
+    def _backward(self, node: TrieNode, theirs: BackwardEvent) -> BackwardEvent:
+        """What its rules have recorded, over symbolic layouts."""
+        event, before = node.event, node.parent
         assert before is not None
-        is_usual = before.op is BACKWARD and node.op is GRADS and not any(node.key[1]) and not before.key[3]
-        if not is_usual or event.adds or event.consts or event.sparse_sets or any(event.results):
+        if event.adds or event.consts or event.sparse_sets:
             raise NoPathError("an unusual backward")
+        is_usual = before.op is BACKWARD and node.op is GRADS and not any(node.key[1]) and not before.key[3]
+        instrs = None
+        if is_usual and not any(event.results):
+            with contextlib.suppress(NeedsNodesError):
+                instrs = self._swept(event, before)
+        if instrs is None:
+            instrs = self._repeated(event, theirs)
+        made = {vid: aval for i in instrs for vid, aval in zip(i.outputs, i.avals, strict=True)}
+        sets = []
+        for leaf, value, aval, requires_grad in event.sets:
+            if value not in made and _is_symbolic(self._history.aval_of(value)):
+                raise NoPathError("a gradient that the backward has not made")
+            sets.append((leaf, value, _laid_out(made[value], aval) if value in made else aval, requires_grad))
+        return replaced(event, instrs=instrs, sets=tuple(sets), results=self._results(event, theirs, made))
+
+    def _results(
+        self, event: BackwardEvent, theirs: BackwardEvent, made: dict[int, Aval]
+    ) -> tuple[Returned | None, ...]:
+        """What ``grad()`` returns."""
+        found: list[Returned | None] = []
+        for mine, other in zip(event.results, theirs.results, strict=True):
+            if mine is None or other is None:
+                found.append(mine)
+                continue
+            if mine.given is not None or mine.vid not in made or mine.views != other.views:
+                raise NoPathError("a gradient that is a view of what other extents decide")
+            found.append(mine._replace(aval=_laid_out(made[mine.vid], mine.aval)))
+        return tuple(found)
+
+    def _repeated(self, event: BackwardEvent, theirs: BackwardEvent) -> tuple[Instr, ...]:
+        """The shape rules run again, over what the engine recorded: of graphs that are differentiated again."""
+        if len(event.instrs) != len(theirs.instrs):
+            raise NoPathError("a backward that records something else")
+        seen: dict[int, Aval] = {}  # rules see views as they lie in what they are views of
+        found: list[Instr] = []
+        for mine, other in zip(event.instrs, theirs.instrs, strict=True):
+            if (mine.op, mine.outputs, mine.needs) != (other.op, other.outputs, other.needs):
+                raise NoPathError("a backward that records something else")
+            params, inputs = self._params(mine.params, other.params), self._operands(mine.inputs, other.inputs)
+            if any([x is y and repr(x) != repr(z) for x, y, z in zip(inputs, mine.inputs, other.inputs, strict=True)]):
+                raise NoPathError("a backward with other numbers")
+            avals = [None if type(x) is not int else seen[x] if x in seen else self._history.aval_of(x) for x in inputs]
+            given = [self._number(x) if a is None else a for a, x in zip(avals, inputs, strict=True)]
+            outs = mine.op.aval(given, *params) if mine.op.num_inputs < 0 else mine.op.aval(*given, *params)
+            outs = outs if isinstance(outs, tuple) else (outs,)
+            seen.update(zip(mine.outputs, outs, strict=True))
+            for a in outs:
+                self._note(a)
+            laid = tuple([a and _laid_out(a, known) for a, known in zip(avals, mine.input_avals, strict=True)])
+            results = tuple([_laid_out(a, known) for a, known in zip(outs, mine.avals, strict=True)])
+            found.append(replaced(mine, inputs=inputs, params=params, avals=results, input_avals=laid))
+        return tuple(found)
+
+    def _swept(self, event: BackwardEvent, before: TrieNode) -> tuple[Instr, ...]:
+        """The rules run again."""
+        recorder = self._recorder
         root = fresh_handle(self._history.aval_of(before.key[1]), None, recorder.tid, before.key[1])
         root._requires_grad = True
         request = BackwardRequest((root,), (None,), before.key[2], False, (), False, True)
@@ -363,13 +421,14 @@ class _Derivation:
             if (mine.op, inputs, mine.outputs, mine.needs) != (known.op, known.inputs, known.outputs, known.needs):
                 raise NoPathError("a backward that records something else")
             for a, b in zip((*mine.avals, *mine.input_avals), (*known.avals, *known.input_avals), strict=True):
-                if a is not None:
+                if a is not None and b is not None:
                     _alike(a, b)
         for vid, value, aval, _ in event.sets:
             grad = leaves[vid]._grad
-            if grad is None or grad._vid != value or own_layout(grad._aval) is not aval:
-                raise NoPathError("a gradient whose extents change")
-        return replaced(event, instrs=tuple(inner.instrs))
+            if grad is None or grad._vid != value:
+                raise NoPathError("a gradient that is another value")
+            _alike(own_layout(grad._aval), aval)
+        return tuple(inner.instrs)
 
     def _end(self, node: TrieNode) -> EndEvent:
         """The end of the call: its segment is planned for all extents."""
@@ -411,7 +470,7 @@ def _is_symbolic(aval: Aval) -> bool:
 
 def has_symbols(x: Any) -> bool:
     """Whether params or operands depend on extents: numbers among them do."""
-    if type(x) is tuple:
+    if isinstance(x, tuple):
         return any(map(has_symbols, x))
     return is_symbolic(x.value if type(x) is Const else x)
 
@@ -437,6 +496,15 @@ def _seen(aval: Aval, known: Aval | None) -> Aval:
     """An operand as an instruction has it: as it lies, or at the start of a storage."""
     assert known is not None
     return aval if _is_alike(aval, known) else _alike(aval.at_start(), known)
+
+
+def _laid_out(aval: Aval, known: Aval | None) -> Aval:
+    """A value as it was known to lie in memory: as a rule saw it, at the start of a storage, or in one of its own."""
+    assert known is not None
+    for laid in (aval, aval.at_start()):
+        if _is_alike(laid, known):
+            return laid
+    return _alike(own_layout(aval), known)
 
 
 def valued(x: Any, symbols: Sequence[int]) -> Any:

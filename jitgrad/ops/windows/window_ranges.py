@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.symbols.number import lifted
+
 __all__ = ["Ranges", "np_tap", "np_taps", "parts", "read_tap", "read_taps", "sliding"]
 
 
@@ -78,7 +80,7 @@ class Ranges(NamedTuple):
 
 
 def _ranges(out: int, extent: int, num: int, den: int, low: int, high: int, step: int = 1) -> Ranges:
-    longest = -(-(high - low) // step) if den == 1 else _longest(out, extent, num, den, low, high)
+    longest = -(-(high - low) // step) if den == 1 else lifted(_longest)(out, extent, num, den, low, high)
     return Ranges(out, extent, num, den, low, high, step, longest)
 
 
