@@ -7,7 +7,9 @@ In: a derived path, and an input's layout. Out: published nodes, which calls the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,6 +64,10 @@ class Unfinished(NamedTuple):
     given: tuple[Given, ...]
 
 
+_Layout: TypeAlias = "tuple[int, Any, int]"
+"""Place in the table, dtype, rank."""
+
+
 class _Stretch(NamedTuple):
     """Events that can be copied once some symbols are known.
 
@@ -69,8 +75,9 @@ class _Stretch(NamedTuple):
         copies: of each event.
         first: the event that it begins with: an input, or an operation whose params tell extents.
         known: how many symbols are known before it.
-        evaluate: gives the numbers of ``layouts``, then ``params``, then the program's.
+        evaluate: gives the numbers of ``layouts``, then ``waiting``, then ``params``, then the program's.
         layouts: (place in the table, dtype, rank) of the layouts that come up here.
+        waiting: of those that nothing but a backward's instructions have: few are ever looked at.
         params: places of params.
     """
 
@@ -78,7 +85,8 @@ class _Stretch(NamedTuple):
     first: Any
     known: int
     evaluate: Evaluator
-    layouts: tuple[tuple[int, Any, int], ...]
+    layouts: Sequence[_Layout]
+    waiting: Sequence[_Layout]
     params: tuple[int, ...]
 
 
@@ -90,13 +98,29 @@ class _Copying:
         params: params that depend on extents, by place.
         instrs: the instructions, by place.
         numbers: of the program, at the end.
+        waiting: layouts that were not made yet, and their numbers.
     """
 
-    __slots__ = ("avals", "instrs", "numbers", "params")
+    __slots__ = ("avals", "instrs", "numbers", "params", "waiting")
 
     def __init__(self, avals: list[Any], params: list[Any], instrs: list[Any]) -> None:
         self.avals, self.params, self.instrs = avals, params, instrs
         self.numbers: Any = None
+        self.waiting: tuple[Sequence[_Layout], Sequence[Any]] | None = None
+
+    def fill(self, layouts: Iterable[_Layout], numbers: Iterable[Any]) -> None:
+        """Make layouts of their numbers."""
+        avals = self.avals
+        for (place, dtype, rank), n in zip(layouts, numbers, strict=False):
+            avals[place] = make_aval(n[:rank], dtype, n[rank:-1], n[-1]) if len(n) > rank else make_aval(n, dtype)
+
+    def made(self, copies: Sequence[_InstrCopy]) -> list[Instr]:
+        """Instructions, once somebody looks at them."""
+        if self.waiting is not None:
+            self.fill(*self.waiting)
+            self.waiting = None
+        known = self.instrs
+        return [known[copy.place] or copy.made(self) for copy in copies]
 
     def again(self) -> _Copying:
         """The same: a copy may go on in several ways, and on several threads at a time."""
@@ -139,30 +163,24 @@ class PathFamily:
         for nr, (first, (before, count)) in enumerate(zip(starts, counts, strict=True)):
             is_last = nr == len(starts) - 1
             rows = path.rows[first : None if is_last else starts[nr + 1]]
-            layouts, params, wanted = self._wanted(rows)
+            layouts, waiting, params, wanted = self._wanted(rows, is_last)
             if is_last and self._program is not None:
                 wanted.append(numbers_of(self._program))
             own = [g for n, g in guards if (n > done or nr == 0) and (n <= count or is_last)]
             evaluate = evaluator(own, count, wanted)
-            copies = [self._copier(row) for row in rows]
-            found.append(_Stretch(copies, rows[0].event, before, evaluate, tuple(layouts), tuple(params)))
+            copies = [self._copier(row, is_last) for row in rows]
+            found.append(_Stretch(copies, rows[0].event, before, evaluate, layouts, waiting, tuple(params)))
             done = count
         return found
 
-    def _wanted(self, rows: Sequence[Row]) -> tuple[list[tuple[int, Any, int]], list[int], list[Any]]:
-        """(Layouts that come up in rows, params that do, the numbers of both)."""
-        layouts: list[tuple[int, Any, int]] = []
+    def _wanted(
+        self, rows: Sequence[Row], is_last: bool
+    ) -> tuple[list[_Layout], list[_Layout], list[int], list[Any]]:
+        """(Layouts that come up in rows, those of them that can wait, params that come up, the numbers of all)."""
         params: list[int] = []
         numbers: list[Any] = []
-        for aval in (a for row in rows for a in _avals_of(row)):
-            if id(aval) in self._places:
-                continue
-            self._places[id(aval)] = place = len(self._table)
-            is_known = not any(map(is_symbolic, layout_numbers(aval)))
-            self._table.append(aval if is_known else None)
-            if not is_known:
-                layouts.append((place, aval.dtype, len(aval.shape)))
-                numbers.append(layout_numbers(aval))
+        layouts = self._layouts([a for row in rows for a in _avals_of(row, not is_last)], numbers)
+        waiting = self._layouts([a for row in rows for a in _avals_of(row, True)], numbers)
         for instr in (i for row in rows for i in _instrs_of(row.event)):
             self._instr_places.setdefault(id(instr), len(self._instr_places))
             for given in (instr.params, instr.inputs):
@@ -172,9 +190,23 @@ class PathFamily:
                     numbers.append(tuple([x.value if type(x) is Const else x for x in given]))
         if type(rows[-1].event) is EndEvent:
             numbers.append(rows[-1].event.nbytes)
-        return layouts, params, numbers
+        return layouts, waiting, params, numbers
 
-    def _copier(self, row: Row) -> _NodeCopy:
+    def _layouts(self, avals: Sequence[Aval], numbers: list[Any]) -> list[_Layout]:
+        """Enter the layouts that are new into the table; returns those that depend on extents."""
+        found: list[_Layout] = []
+        for aval in avals:
+            if id(aval) in self._places:
+                continue
+            self._places[id(aval)] = place = len(self._table)
+            is_known = not any(map(is_symbolic, layout_numbers(aval)))
+            self._table.append(aval if is_known else None)
+            if not is_known:
+                found.append((place, aval.dtype, len(aval.shape)))
+                numbers.append(layout_numbers(aval))
+        return found
+
+    def _copier(self, row: Row, is_last: bool) -> _NodeCopy:
         """What copies an event and its node."""
         event = row.event
         kind = type(event)
@@ -186,7 +218,8 @@ class PathFamily:
             return self._end(row, event)
         if kind is BackwardEvent:
             results = [None if r is None else self._place(r.aval) for r in event.results]
-            return _BackwardCopy(row, place, instrs, results, [self._place(aval) for _, _, aval, _ in event.sets])
+            sets = [self._place(aval) for _, _, aval, _ in event.sets]
+            return _BackwardCopy(row, place, instrs, results, sets, is_last)
         if event is row.node.event or kind is PlainEvent:
             return _NodeCopy(row, place, instrs)
         own = next(n for n, i in enumerate(event.instrs) if i is event.instr)
@@ -205,7 +238,7 @@ class PathFamily:
         known: Segment = event.segment
         return _EndCopy(
             row,
-            _picker([self._instr_places[id(i)] for i in known.instrs]),
+            [self._instr(i) for i in known.instrs],
             [(vid, self._place(aval)) for vid, aval in known.inputs.items()],
             [(vid, self._place(aval)) for vid, aval in known.layouts.items()],
             [(vid, self._place(aval)) for vid, aval in event.avals],
@@ -276,10 +309,8 @@ class PathFamily:
         if numbers is None:
             return None
         following = iter(numbers)
-        avals = copying.avals
-        for place, dtype, rank in stretch.layouts:
-            n = next(following)
-            avals[place] = make_aval(n[:rank], dtype, n[rank:-1], n[-1]) if len(n) > rank else make_aval(n, dtype)
+        copying.fill(stretch.layouts, following)
+        copying.waiting = stretch.waiting, [*islice(following, len(stretch.waiting))]
         for place in stretch.params:
             copying.params[place] = next(following)
         copying.numbers = [*following]
@@ -386,23 +417,35 @@ class _InputCopy(_NodeCopy):
 
 
 class _BackwardCopy(_NodeCopy):
-    """Of a ``BackwardEvent``; ``results``, ``sets``: the places of layouts."""
+    """Of a ``BackwardEvent``.
+
+    ``results``, ``sets``: the places of layouts; ``is_last``: nothing but its instructions can wait for layouts.
+    """
 
     def __init__(
-        self, row: Row, aval: int, instrs: list[_InstrCopy], results: Sequence[int | None], sets: Sequence[int]
+        self,
+        row: Row,
+        aval: int,
+        instrs: list[_InstrCopy],
+        results: Sequence[int | None],
+        sets: Sequence[int],
+        is_last: bool,
     ) -> None:
         super().__init__(row, aval, instrs)
-        self.results, self.sets = results, sets
+        self.results, self.sets, self.is_last = results, sets, is_last
 
     def event(self, copying: _Copying) -> Any:
         """See ``_NodeCopy``."""
         derived, table = self.derived, copying.avals
-        instrs = tuple([i.made(copying) for i in self.instrs])
         returned = zip(derived.results, self.results, strict=True)
         results = tuple([r if at is None else r._replace(aval=table[at]) for r, at in returned])
         grads = zip(derived.sets, self.sets, strict=True)
         sets = tuple([(leaf, vid, table[at], joins) for (leaf, vid, _, joins), at in grads])
-        return replaced(derived, instrs=instrs, results=results, sets=sets)
+        if not self.is_last:
+            return replaced(derived, instrs=tuple([i.made(copying) for i in self.instrs]), results=results, sets=sets)
+        event = replaced(derived, instrs=(), results=results, sets=sets, later=partial(copying.made, self.instrs))
+        del event.instrs
+        return event
 
 
 class _OperationCopy(_NodeCopy):
@@ -439,12 +482,12 @@ class _OperationCopy(_NodeCopy):
 
 
 class _EndCopy(_NodeCopy):
-    """Of an ``EndEvent``: the places of its segment's instructions, and of layouts."""
+    """Of an ``EndEvent``: its segment's instructions, and the places of layouts."""
 
     def __init__(
         self,
         row: Row,
-        instrs: Callable[[Any], tuple[Any, ...]],
+        instrs: Sequence[_InstrCopy],
         inputs: Sequence[tuple[int, int]],
         layouts: Sequence[tuple[int, int]],
         avals: Sequence[tuple[int, int]],
@@ -459,8 +502,9 @@ class _EndCopy(_NodeCopy):
         known: Segment = derived.segment
         inputs = {vid: table[at] for vid, at in self._inputs}
         layouts = {vid: table[at] for vid, at in self._layouts}
-        instrs = list(self._instrs(copying.instrs))
-        segment = Segment(instrs, inputs, known.outputs, known.writes, known.write_log, layouts)
+        later = partial(copying.made, self._instrs)
+        segment = Segment([], inputs, known.outputs, known.writes, known.write_log, layouts, later)
+        del segment.instrs
         nbytes, *numbers = copying.numbers
         loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
         avals = tuple([(vid, table[at]) for vid, at in self._avals])
@@ -531,13 +575,13 @@ def _instrs_of(event: Any) -> Sequence[Instr]:
     return event.instrs if type(event) in (PlainEvent, OpEvent, BackwardEvent) else ()
 
 
-def _avals_of(row: Row) -> list[Aval]:
-    """All layouts of an event."""
+def _avals_of(row: Row, is_whole: bool) -> list[Aval]:
+    """All layouts of an event; unless ``is_whole``, without those that only a backward's instructions have."""
     event = row.event
     found = [] if row.aval is None else [row.aval]
     if type(event) is InputEvent:
         found.append(event.aval)
-    for i in _instrs_of(event):
+    for i in _instrs_of(event) if is_whole or type(event) is not BackwardEvent else ():
         found += [*i.avals, *[a for a in i.input_avals if a is not None]]
     if type(event) is BackwardEvent:
         found += [*[r.aval for r in event.results if r is not None], *[aval for _, _, aval, _ in event.sets]]

@@ -78,7 +78,7 @@ def _compare_events(copy: Any, event: Any, by_size: bool) -> None:
     """JitgradError unless two events are the same."""
     for name in () if event is None or copy is event else type(event).__annotations__:
         mine, other = getattr(copy, name), getattr(event, name)
-        if name in ("plan", "has_plan", "passed", "is_deferred", "reason"):
+        if name in ("plan", "has_plan", "passed", "is_deferred", "reason", "later"):
             continue
         if name == "program":
             _compare_loaded(copy, event, by_size)
@@ -99,7 +99,7 @@ def _plain(x: Any) -> Any:
     if isinstance(x, Instr):
         return tuple(map(_plain, x.fields()))
     if isinstance(x, Segment):
-        return tuple([_plain(getattr(x, name)) for name in Segment.__annotations__])
+        return tuple([_plain(getattr(x, name)) for name in Segment.__annotations__ if name != "later"])
     if type(x) in (tuple, list):
         return tuple(map(_plain, x))
     if type(x) is dict:

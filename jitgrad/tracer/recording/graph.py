@@ -6,13 +6,14 @@ Must not know: LLVM, buffers, Tensor.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.table import Op
 from jitgrad.structs import field, struct, value
 
-__all__ = ["Const", "Instr", "RuntimeScalar", "Segment", "segment_text"]
+__all__ = ["Const", "Instr", "RuntimeScalar", "Segment", "instrs_later", "segment_text"]
 
 
 @value
@@ -72,6 +73,14 @@ class Const:
     value: bool | int | float
 
 
+def instrs_later(owner: Any, name: str) -> Any:
+    """The attribute ``instrs`` of an object that makes them when it is asked for them for the first time."""
+    if name != "instrs" or owner.later is None:
+        raise AttributeError(f"{type(owner).__name__} has no attribute {name!r}")
+    owner.instrs = owner.later()
+    return owner.instrs
+
+
 @struct
 class Segment:
     """A stretch of a trace between two reads: everything one native call computes.
@@ -84,6 +93,7 @@ class Segment:
             after every read of the old contents.
         write_log: the same for every write that was recorded, in order; ``writes`` has only each input's last.
         layouts: value id -> aval, of outputs that are not row-major; see Note [Strides of results].
+        later: of a copied path, makes ``instrs`` when somebody looks at them, Note [Path families].
     """
 
     instrs: list[Instr]
@@ -92,6 +102,9 @@ class Segment:
     writes: tuple[tuple[int, int], ...] = ()
     write_log: tuple[tuple[int, int], ...] = ()
     layouts: dict[int, Aval] = field(default_factory=dict)
+    later: Callable[[], list[Instr]] | None = None
+    if not TYPE_CHECKING:
+        __getattr__ = instrs_later
 
     def stored_aval(self, vid: int, aval: Aval) -> Aval:
         """How a value that the segment computes lies in memory; ``aval``: its shape and dtype."""

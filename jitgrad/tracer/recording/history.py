@@ -7,8 +7,8 @@ In: trie nodes. Out: the instructions, and which values are leaves, overwritten,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitgrad.cpython.primitives import once_per_call
 from jitgrad.errors import OTHER_THREAD
@@ -16,32 +16,15 @@ from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.structs import field, struct
-from jitgrad.tracer.recording.graph import Instr
+from jitgrad.tracer.recording.graph import Instr, instrs_later
 from jitgrad.tracer.recording.keys import HOOKED, LEAF, Filling, InputKind
 from jitgrad.tracer.recording.trie import TrieNode
 
 __all__ = [
-    "RETURNED",
-    "BackwardEvent",
-    "DataEvent",
-    "DetachEvent",
-    "EndEvent",
-    "History",
-    "InputEvent",
-    "KeepEvent",
-    "LeafEvent",
-    "LookEvent",
-    "OpEvent",
-    "OutsideEvent",
-    "PauseEvent",
-    "PlainEvent",
-    "ReleaseEvent",
-    "Returned",
-    "SaversEvent",
-    "UpdateEvent",
-    "ViewStep",
-    "add_views",
-]
+    "RETURNED", "BackwardEvent", "DataEvent", "DetachEvent", "EndEvent", "History", "InputEvent", "KeepEvent",
+    "LeafEvent", "LookEvent", "OpEvent", "OutsideEvent", "PauseEvent", "PlainEvent", "ReleaseEvent", "Returned",
+    "SaversEvent", "UpdateEvent", "ViewStep", "add_views",
+]  # fmt: skip
 
 RETURNED = "the function returned"
 """``EndEvent.reason`` of a call's last segment."""
@@ -329,6 +312,7 @@ class BackwardEvent:
         by_results: (first output of an instruction, operand): it used a result that a Node had saved of its own. That
             is an alias, which keeps its memory where the tensor gets other data.
         sparse_sets: leaves whose ``.grad`` becomes a new sparse tensor.
+        later: of a copied path, makes ``instrs`` when somebody looks at them.
     """
 
     NATIVE_LASTS = True
@@ -347,6 +331,9 @@ class BackwardEvent:
     before: tuple[int | None, ...] = ()
     by_results: frozenset[tuple[int, int]] = frozenset()
     sparse_sets: tuple[SparseSet, ...] = ()
+    later: Callable[[], Sequence[Instr]] | None = None
+    if not TYPE_CHECKING:
+        __getattr__ = instrs_later
 
     def replay(self, history: History) -> None:
         for vid, tensor in self.consts:
