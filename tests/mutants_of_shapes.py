@@ -9,6 +9,7 @@ __all__ = ["SHAPES_MUTANTS"]
 _EVER = "ops/test_ever_new_shapes.py"
 _ANY = "codegen/test_any_extent.py"
 _SYMBOLS = "test_symbols.py"
+_WINDOWS = "codegen/test_window_families.py"
 _FAMILIES = "codegen/test_program_families.py"
 _PATHS = "compiled/test_path_families.py"
 
@@ -54,6 +55,8 @@ SHAPES_MUTANTS = [
          f"{_SYMBOLS}::test_random_arithmetic"),
         ("number.py", "    return 0 if op == \"%\"", "    return 1 if op == \"%\"",
          f"{_SYMBOLS}::test_random_arithmetic"),
+        ("number.py", "return np.array(self.settled(), dtype)", "return np.array(self.value, dtype)",
+         f"{_SYMBOLS}::test_what_cannot_keep_an_expression_asks_for_the_value"),
         ("number.py", "not c or a % c or", "not c or", f"{_SYMBOLS}::test_random_arithmetic"),
         ("number.py", "        x.env.ask(\"==\", x.bit_length(), x.value.bit_length())\n", "",
          f"{_SYMBOLS}::test_similar_is_the_value_between_two_powers_of_two"),
@@ -66,9 +69,10 @@ SHAPES_MUTANTS = [
          f"{_FAMILIES}::test_a_kind_is_all_but_extents"),
         ("families.py", "or self.pinned >= _MAX_PINNED", "",
          f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
-        ("link.py", "            if current_env() is not None:\n                raise CompileError",
-         "            if False:\n                raise CompileError",
-         f"{_FAMILIES}::test_implicit_products_are_planned_for_their_extents"),
+        ("gemm/windows.py", "settled(lifted(_usable_segments)", "plain(lifted(_usable_segments)",
+         f"{_WINDOWS}::test_random_extents"),
+        ("gemm/windows.py", "words[..., 0] = (offset[number == 0]", "words[..., 0] = (offset[number == 1]",
+         f"{_WINDOWS}::test_random_extents"),
         ("schedule/memory.py", "if x.last < lifetime.first), None)", "if x.last <= lifetime.first), None)",
          f"{_FAMILIES}::test_arenas_by_exact_size_never_overlap"),
     ),
@@ -76,11 +80,26 @@ SHAPES_MUTANTS = [
         "compiled/extents",
         ("copies.py", "before.copying.again()", "before.copying",
          f"{_PATHS}::test_a_copy_goes_on_again_from_where_it_was"),
+        ("copies.py", " if at in looked_at", "", f"{_PATHS}::test_other_extents_are_copied[policy]"),
+        ("copies.py", "node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds",
+         "node.is_view = twin.is_simple, twin.is_view", f"{_PATHS}::test_a_copy_is_what_recording_makes[text]"),
+        ("copies.py", "r if at is None else r._replace(aval=table[at])", "r",
+         f"{_PATHS}::test_other_extents_are_copied[residual]"),
         ("copies.py", "n < 2 or ", "", f"{_PATHS}::test_an_extent_of_one_is_another_path"),
         ("derivation.py", "            self._check_demands(event, instr, params)\n", "            pass\n",
          f"{_PATHS}::test_positions_that_the_step_computes_are_checked_at_their_statement"),
         ("forks.py", "            fork.families, fork.refusals = [], _MAX_REFUSALS\n", "            pass\n",
          f"{_PATHS}::test_a_function_that_does_many_things_is_not_copied_for_ever"),
         ("forks.py", "        trie.drop(fork.ends[:half], frozenset(running))\n", "", f"{_PATHS}::test_old_copies_go"),
+    ),
+    *_in(
+        "tracer/recording",
+        ("numbers.py", "for source in (node, self.shadow, peer):", "for source in (node, self.shadow):",
+         f"{_PATHS}::test_other_extents_are_copied[normed]"),
+    ),
+    *_in(
+        "runtime/native",
+        ("executor.py", "return -(-nbytes // part) * part", "return nbytes",
+         "runtime/test_executor.py::test_arenas_of_nearly_one_size_are_lent_at_one"),
     ),
 ]  # fmt: skip

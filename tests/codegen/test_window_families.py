@@ -5,6 +5,7 @@ Tests run with ``config.verify``: each program that a family gives is compared w
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,16 @@ def test_random_extents(seed: int, chosen: str) -> None:
             images = (bump, weight) if array is image else (image, bump)
             expected = float((_by_windows(*images, stride, padding) * direction).sum())
             assert abs(float((leaf.grad.numpy() * bump).sum()) - expected) < 1e-5 * scale
+
+
+def test_windows_are_planned_once_for_all_extents() -> None:
+    """Their tables are made for each, and last as long as the program that has them."""
+    weight, before = jg.ones(4, 3, 3, 3), jg.stats()
+    with at_once():
+        for n in (70, 66, 75, 81, 90, 68, 77, 85, 93, 71):
+            y = F.conv2d(jg.ones(2, 3, n, n + 7), weight)
+            gc.collect()
+            assert y.shape == (2, 4, n - 2, n + 5) and bool((y == 27).all())
+    after = jg.stats()
+    assert after["implicit_products"] > before["implicit_products"]
+    assert after["family_programs"] - before["family_programs"] >= 4

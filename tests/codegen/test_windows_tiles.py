@@ -81,8 +81,11 @@ def test_neither_tile_nor_pass_changes_a_bit(product: Product, monkeypatch: pyte
 def test_a_pass_has_room_on_the_stack(tile: tuple[int, int], dtype: DType) -> None:
     chosen = windows_spec(dtype, FORWARD, "store", host_target())
     spec = replace(chosen, rows=tile[0], vectors=tile[1], copy=True)
+    operands, own = (Operand(1, 0, (0, 0, 0)), Operand(2, 0, (0, 0, 0))), StoreEpilogue(dtype.name).args(3, 0, 0, 0)
     for k in (1, 63, 64, 65, 300, 1000, 5000):
-        assert windows._depth(k, most) * spec.columns * spec.itemsize <= windows.PACK_NBYTES
+        words, *_ = windows_launch(spec, FORWARD._replace(k=k), *operands, own)
+        depth = words[17]
+        assert 0 < depth <= max(k, 4) and depth * spec.columns * spec.itemsize <= windows.PACK_NBYTES
 
 
 _ROWS, _WIDTH, _PAD = 5, 32, 2

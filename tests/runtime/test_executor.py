@@ -12,7 +12,7 @@ from native_kernels import chain, counter, install, scale, status, step_of
 from jitgrad.abi import MAX_STAGE_TASKS, Launch, NativeStep
 from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
-from jitgrad.runtime.native.executor import LoadedStep
+from jitgrad.runtime.native.executor import LENT_ARENA_NBYTES, LoadedStep
 from jitgrad.runtime.native.pool import get_num_threads, pool, set_num_threads
 from jitgrad.runtime.storage.storage import Storage
 
@@ -64,6 +64,18 @@ def test_the_arena_is_aligned_scratch_memory(arena_nbytes: int, with_scalar: boo
     for _ in range(3):
         loaded.run([Storage.from_array(x).addr], [out.addr], [1.5] * with_scalar)
         assert np.array_equal(out.array(make_aval((16,), float32)), x**4)
+
+
+def test_arenas_of_nearly_one_size_are_lent_at_one() -> None:
+    """Steps of ever new extents meet memory that is warm; of what is lent, an eighth at most is too much."""
+    sizes = [LENT_ARENA_NBYTES - 64, *range(LENT_ARENA_NBYTES, 8 * LENT_ARENA_NBYTES, 1024)]
+    steps = [LoadedStep(NativeStep((), (), nbytes, (), (), None)) for nbytes in sizes]
+    assert steps[0].lent_nbytes == 0, "a small one is the step's own"
+    for nbytes, step in zip(sizes[1:], steps[1:], strict=True):
+        assert nbytes <= step.lent_nbytes <= nbytes * 9 / 8
+    assert len({step.lent_nbytes for step in steps[1:]}) <= 8 * 3 + 1
+    largest = LoadedStep(NativeStep((), (), (5 << 20) + 64, (), (), None))
+    assert largest.lent_nbytes % 64 == 0 and largest.run((), ()) == 0
 
 
 def test_status_is_cleared_by_each_run() -> None:

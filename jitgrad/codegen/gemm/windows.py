@@ -17,6 +17,8 @@ Must not know: LLVM, primitives.
 #   "halves": p goes in steps of two, as in a convolution of stride 2, without a break in the middle of half a vector:
 #   two loads and one shuffle, where a gather of 16 elements costs 18 cycles.
 #   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
+# The tables depend on the extents: planned for all of them (Note [Symbolic extents]), their place is a function of the
+# numbers, and argument words keep the block that they point to (``_TablesAt``). So does how many segments there are.
 # Where A is the same for all images, columns are counted in vectors over the whole batch: a panel may hold vectors of
 # several images. Only the order of k matters to the sums, see Note [Order of summation].
 # Example: a 3x3 window over [64, 34, 34] makes B of 576 rows and 1024 columns: k has the digits (64, 1156) (3, 34)
@@ -322,15 +324,15 @@ def _vector_table(product: Product, segments: int, width: int, itemsize: int) ->
     return words.ravel()
 
 
-class _Place(int):
+class _TablesAt(int):
     """The address of a block of tables, which it keeps: whoever has argument words has their tables."""
 
     tables: np.ndarray
 
 
-def _place_of(product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> _Place:
+def _place_of(product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> _TablesAt:
     tables = _tables(Product(*product), a_unit, b_unit, segments, width, itemsize)
-    place = _Place(tables.ctypes.data)
+    place = _TablesAt(tables.ctypes.data)
     place.tables = tables
     return place
 

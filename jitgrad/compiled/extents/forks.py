@@ -19,8 +19,12 @@ Must not know: how either is done.
 # ``config.verify`` calls record, and what they record is compared with the copy.
 # Example: a step over graphs of n nodes and e edges. The 4th graph's path is derived, in 40 ms. The 5th graph's
 # features, [n, 16], copy the path to where the edges are used for the first time; the edges copy the rest.
-# A path is derived if all it holds is operations, in-place operations, a backward into leaves without gradients, and
-# one segment. Copies are kept for a while only (``_MAX_COPIES``): their memory is for extents that come again.
+# A path is derived if all it holds is operations, in-place operations, backwards into leaves without gradients, and
+# one segment. The usual backward's rules run again over symbols; of one that is differentiated itself, or returns its
+# gradients, the shape rules run again over what the engine recorded. Floats that calls compute of extents are run-time
+# scalars (Note [Number promotion]). Instructions of a copied backward are made when somebody looks at them
+# (``instrs_later``): hits do not. Copies are kept for a while only (``_MAX_COPIES``): their memory is for extents that
+# come again.
 """
 
 from __future__ import annotations
