@@ -320,7 +320,8 @@ class Tensor(TensorBase):
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {found}")
         if requires_grad and not self._aval.dtype.is_inexact:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if requires_grad and inference_tensors and not state.inference_mode and self.is_inference():
+        # what a step has computed since it left inference mode has no value yet, and is none: to leave ends a segment
+        if requires_grad and inference_tensors and not state.inference_mode and is_inference(self):
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if not self.is_leaf and not requires_grad:
             raise RuntimeError(

@@ -330,7 +330,9 @@ class _TablesAt(int):
     tables: np.ndarray
 
 
-def _place_of(product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> _TablesAt:
+def _place_of(
+    product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int
+) -> _TablesAt:
     tables = _tables(Product(*product), a_unit, b_unit, segments, width, itemsize)
     place = _TablesAt(tables.ctypes.data)
     place.tables = tables
