@@ -9,7 +9,6 @@ __all__ = ["SHAPES_MUTANTS"]
 _EVER = "ops/test_ever_new_shapes.py"
 _ANY = "codegen/test_any_extent.py"
 _SYMBOLS = "test_symbols.py"
-_WINDOWS = "codegen/test_window_families.py"
 _FAMILIES = "codegen/test_program_families.py"
 _PATHS = "compiled/test_path_families.py"
 
@@ -69,10 +68,6 @@ SHAPES_MUTANTS = [
          f"{_FAMILIES}::test_a_kind_is_all_but_extents"),
         ("families.py", "or self.pinned >= _MAX_PINNED", "",
          f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
-        ("gemm/windows.py", "settled(lifted(_usable_segments)", "plain(lifted(_usable_segments)",
-         f"{_WINDOWS}::test_random_extents"),
-        ("gemm/windows.py", "words[..., 0] = (offset[number == 0]", "words[..., 0] = (offset[number == 1]",
-         f"{_WINDOWS}::test_random_extents"),
         ("schedule/memory.py", "if x.last < lifetime.first), None)", "if x.last <= lifetime.first), None)",
          f"{_FAMILIES}::test_arenas_by_exact_size_never_overlap"),
     ),
@@ -84,7 +79,7 @@ SHAPES_MUTANTS = [
         ("copies.py", "node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds",
          "node.is_view = twin.is_simple, twin.is_view", f"{_PATHS}::test_a_copy_is_what_recording_makes[text]"),
         ("copies.py", "r if at is None else r._replace(aval=table[at])", "r",
-         f"{_PATHS}::test_other_extents_are_copied[residual]"),
+         f"{_PATHS}::test_a_copy_is_what_recording_makes[residual]"),
         ("copies.py", "n < 2 or ", "", f"{_PATHS}::test_an_extent_of_one_is_another_path"),
         ("derivation.py", "            self._check_demands(event, instr, params)\n", "            pass\n",
          f"{_PATHS}::test_positions_that_the_step_computes_are_checked_at_their_statement"),

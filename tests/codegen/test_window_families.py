@@ -81,10 +81,12 @@ def test_windows_are_planned_once_for_all_extents() -> None:
     """Their tables are made for each, and last as long as the program that has them."""
     weight, before = jg.ones(4, 3, 3, 3), jg.stats()
     with at_once():
-        for n in (70, 66, 75, 81, 90, 68, 77, 85, 93, 71):
+        for n in (70, 66, 81, 75, 90, 68, 77, 85, 93, 71, 91):  # rows of 75 + 5 are whole vectors
             y = F.conv2d(jg.ones(2, 3, n, n + 7), weight)
             gc.collect()
             assert y.shape == (2, 4, n - 2, n + 5) and bool((y == 27).all())
+        for n in (22, 26, 24, 28, 12, 21, 13, 11, 27):  # a vector lies in two rows, or in three
+            assert bool((F.conv2d(jg.ones(2, 3, 64, n), weight) == 27).all())
     after = jg.stats()
     assert after["implicit_products"] > before["implicit_products"]
     assert after["family_programs"] - before["family_programs"] >= 4

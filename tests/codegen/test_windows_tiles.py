@@ -86,6 +86,8 @@ def test_a_pass_has_room_on_the_stack(tile: tuple[int, int], dtype: DType) -> No
         words, *_ = windows_launch(spec, FORWARD._replace(k=k), *operands, own)
         depth = words[17]
         assert 0 < depth <= max(k, 4) and depth * spec.columns * spec.itemsize <= windows.PACK_NBYTES
+        in_place, *_ = windows_launch(replace(spec, copy=False), FORWARD._replace(k=k), *operands, own)
+        assert (in_place[17], in_place[18]) == (k, 0), "one pass"
 
 
 _ROWS, _WIDTH, _PAD = 5, 32, 2
