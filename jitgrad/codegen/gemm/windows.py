@@ -18,7 +18,7 @@ Must not know: LLVM, primitives.
 #   two loads and one shuffle, where a gather of 16 elements costs 18 cycles.
 #   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
 # The tables depend on the extents: planned for all of them (Note [Symbolic extents]), their place is a function of the
-# numbers, and argument words keep the block that they point to (``_TablesAt``). So does how many segments there are.
+# numbers, and argument words hold the block that they point to (``_TablesAt``).
 # Where A is the same for all images, columns are counted in vectors over the whole batch: a panel may hold vectors of
 # several images. Only the order of k matters to the sums, see Note [Order of summation].
 # Example: a 3x3 window over [64, 34, 34] makes B of 576 rows and 1024 columns: k has the digits (64, 1156) (3, 34)
@@ -325,7 +325,7 @@ def _vector_table(product: Product, segments: int, width: int, itemsize: int) ->
 
 
 class _TablesAt(int):
-    """The address of a block of tables, which it keeps: whoever has argument words has their tables."""
+    """The address of a block of tables. The number holds the block, so the block lives as long as argument words do."""
 
     tables: np.ndarray
 
