@@ -36,7 +36,7 @@ from jitgrad.runtime.native.pool import set_num_threads
 __all__ = ["main"]
 
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-_SECONDS_PER_TURN = 0.01
+_SECONDS_PER_TURN = 0.03  # a core that was idle takes some milliseconds to be fast
 _LINE = 64
 _PAUSE = 0.01  # lets the other subject's workers fall asleep
 
@@ -222,7 +222,7 @@ def compare(
     """Alternate the subjects on one shape."""
     call, spec = ours.program(shape)
     guess = 2.0 * shape.m * shape.n * shape.k / (1e11 * threads) + 1e-6
-    repeats = max(1, int(_SECONDS_PER_TURN / guess))
+    repeats = max(2, int(_SECONDS_PER_TURN / guess))
     mine: list[float] = []
     theirs: dict[str, list[float]] = {name: [] for name in peers}
     for peer in peers.values():

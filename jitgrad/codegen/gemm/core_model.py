@@ -10,7 +10,8 @@ mean. On another core only ``Core`` differs: on an AMD EPYC with one of them a c
 there, other tiles that the model says are within 1.15 of its choice take 1.05 times as long as it. On Intel's next core
 (Golden Cove) 1.03 times, over 1,600 products (1.07 with Ice Lake's figures and tiles); and 1.03 times over 79 of all
 forms, of operands in the caches and of others that come from the last one; on the core after that one (Redwood Cove)
-1.02 times, over 41 products of all forms, with panels of B that stay in the first cache. Results do not depend on the
+1.02 times, over 41 products of all forms, with panels of B that stay in the first cache; and on Golden Cove, where the
+first tile of a panel makes its copy, 1.03 times over 2,000. Results do not depend on the
 choice, see Note [Order of summation]; a measurement may overrule it, Note [Measured tiles].
 """
 
@@ -52,6 +53,8 @@ class Core:
         walk: and what a step takes longer that reads a transposed A in place, from beyond the second cache.
         l1_nbytes, l2_nbytes: what a panel of B may take of the first cache, and of the second.
         near_nbytes: of a panel of B in place: rows of a longer one are in many pages and few sets.
+        lines: cost of loading a vector of B in place, in loads: where every row evicts another, where rows are in few
+            sets, in a panel that is not near, in one that overflows the first cache.
         tile: cycles to begin and end a tile,
         cell: and to store one of its vectors.
         strides: whether a transposed A of any size should be copied where each k is in another page.
@@ -72,6 +75,7 @@ class Core:
     tile: float = 20.0
     cell: float = 2.0
     strides: bool = True
+    lines: tuple[float, float, float, float] = (5.5, 3.5, 1.75, 2.6)
     more_tiles: tuple[Tile, ...] = ()
     turned_tiles: tuple[Tile, ...] = ()
 
@@ -80,7 +84,7 @@ _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit ope
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
 _GOLDEN_COVE = Core(
     2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 1.5, 26_000, 12_000, 550_000, 15.0, 22.0, False,
-    ((10, 2), (10, 1)), ((12, 1), (16, 1)),
+    (6.3, 5.0, 2.7, 3.0), ((10, 2), (10, 1)), ((12, 1), (16, 1)),
 )  # fmt: skip
 _WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
@@ -137,18 +141,19 @@ def _copied_line(core: Core, depth: int, vectors: int) -> float:
 
 def _direct_line(core: Core, k: int, vectors: int, row_nbytes: int) -> float:
     """Cost of loading a vector of B in place, in loads."""
+    page, sets, far, long = core.lines
     if 64 * k * vectors > core.l2_nbytes:
         return 10.0  # each tile of rows reads the panel again, from the last cache or from memory
     if row_nbytes % _PAGE == 0 and k > _FEW_ROWS:
-        return 5.5  # every row evicts another
+        return page
     if row_nbytes % 1024 == 0 and k > 48:
-        return 3.5
-    straddles = 1.75 if row_nbytes % 64 or 64 * k * vectors > core.near_nbytes else 1.15
-    return max(straddles, 2.6) if 64 * k * vectors > core.l1_nbytes else straddles
+        return sets
+    straddles = far if row_nbytes % 64 or 64 * k * vectors > core.near_nbytes else 1.15
+    return max(straddles, long) if 64 * k * vectors > core.l1_nbytes else straddles
 
 
 def _copy_cycles(b: Matrix, width: int) -> float:
     """Cycles to copy one vector of B."""
     if b.unit == "n":
-        return 6.0 if b.row_nbytes % _PAGE == 0 else 4.0
+        return 6.0 if b.row_nbytes % _PAGE == 0 else 3.6
     return 4.0 if b.unit == "k" else 1.5 * width

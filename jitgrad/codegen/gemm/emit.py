@@ -26,13 +26,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from jitgrad.codegen.gemm.pack import emit_pack, emit_pack_rows
-from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, vector_masks
-from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
+from jitgrad.codegen.gemm.spec import Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
+from jitgrad.codegen.gemm.tile import DepthPass, Nest, PanelCopy, emit_tiles, looped
 from jitgrad.codegen.llvm.scratch import Scratch
 from jitgrad.codegen.llvm.text import FnBuilder
 
 __all__ = ["PACK_NBYTES", "PACK_ROWS_NBYTES", "SUMS_NBYTES", "WIDE_SUMS_NBYTES", "emit_gemm", "open_scratch", "passes"]
 
+_ROWS_AHEAD = 6  # that the first tile of a panel asks for lines
 PACK_NBYTES = 40_000  # the copy of a panel of B, on the stack: it leaves room in the first cache for A's lines
 SUMS_NBYTES = 128 << 10  # the partial sums of a unit's rows, Note [Scratch memory]
 WIDE_SUMS_NBYTES = 768 << 10  # the same, for all panels of a unit
@@ -142,9 +143,10 @@ def _emit_panels(
 def _emit_passes(nest: Nest, panel: Panel, here: str, copy: str) -> None:
     """The passes over K for one panel, each on a fresh copy of B."""
     with passes(nest) as (k, depth, first, last):
-        _copy_panel(nest, panel, here, copy, k, depth)
+        copying = _copy_panel(nest, panel, here, copy, k, depth)
         a = nest.at(nest.a, k, nest.arg["a_sk"])
-        emit_tiles(nest, panel, DepthPass(depth, a, copy, _row_nbytes(panel, nest.spec), first, last))
+        row_nbytes = _row_nbytes(panel, nest.spec)
+        emit_tiles(nest, panel, DepthPass(depth, a, copy, row_nbytes, first, last, copying=copying))
 
 
 class _RowsAhead:
@@ -187,20 +189,48 @@ def _emit_shared_passes(nest: Nest, b_matrix: str, copy: str, row_copy: str, sta
         ahead = _RowsAhead(nest, nest.at(b_matrix, following, arg["b_sk"]), start, end) if spec.b_unit == "n" else None
 
         def one(panel: Panel, here: str) -> None:
-            _copy_panel(nest, panel, here, copy, k, depth)
+            copying = _copy_panel(nest, panel, here, copy, k, depth)
             row_nbytes = _row_nbytes(panel, spec)
             before = b.op(f"mul i64 {b.op(f'sub i64 {panel.col}, {start}')}, {arg['unit_m']}")
             before = b.op(f"select i1 {several}, i64 {b.op(f'mul i64 {before}, {spec.itemsize}')}, i64 0")
             nest.sums = nest.offset(sums, before)
             arg["sums_stride"] = b.op(f"select i1 {several}, i64 {row_nbytes}, i64 0")
-            at = DepthPass(depth, row_copy, copy, row_nbytes, first, last)
+            at = DepthPass(depth, row_copy, copy, row_nbytes, first, last, copying=copying)
             emit_tiles(nest, panel, ahead.of(panel, at) if ahead else at)
 
         _emit_columns(nest, b_matrix, start, end, one)
 
 
-def _copy_panel(nest: Nest, panel: Panel, here: str, copy: str, k: str, depth: str) -> None:
-    emit_pack(nest.b, nest.spec, panel, nest.at(here, k, nest.arg["b_sk"]), copy, depth, nest.arg)
+def _copy_panel(nest: Nest, panel: Panel, here: str, copy: str, k: str, depth: str) -> PanelCopy | None:
+    """Copy a panel of B, or say how its first tile does, Note [Copies while multiplying].
+
+    Where that can't be, the panel is copied before, and its first tile, if it does anything, copies the copy.
+    """
+    b, spec = nest.b, nest.spec
+    source, stride = nest.at(here, k, nest.arg["b_sk"]), nest.arg["b_sk"]
+    if spec.b_unit != "n":
+        emit_pack(b, spec, panel, source, copy, depth, nest.arg)
+        return None
+    lacks = b.op(f"icmp slt i64 {panel.left}, {panel.columns}") if spec.masks else ""
+    if spec.walks and spec.rows > 1:
+        short = b.op(f"icmp slt i64 {b.op(f'sub i64 {nest.row_end}, {nest.row_start}')}, {spec.rows}")
+        lacks = b.op(f"or i1 {lacks}, {short}") if lacks else short
+    if lacks:
+        with b.when(lacks, hint="pack"):
+            emit_pack(b, spec, panel, source, copy, depth, nest.arg)
+        source = b.op(f"select i1 {lacks}, ptr {copy}, ptr {source}")
+        stride = b.op(f"select i1 {lacks}, i64 {_row_nbytes(panel, spec)}, i64 {stride}")
+    ahead = b.op(f"mul i64 {stride}, {_ROWS_AHEAD}")
+
+    def load(row: str) -> list[str]:
+        later, found = nest.offset(row, ahead), []
+        for v in range(panel.vectors):
+            nbytes = v * panel.width * spec.itemsize
+            nest.ask_for(nest.offset(later, nbytes), 3)
+            found.append(load_vector(b, spec.scalar, panel.width, nest.offset(row, nbytes), None))
+        return found
+
+    return PanelCopy(source, stride, load)
 
 
 def _row_nbytes(panel: Panel, spec: GemmSpec) -> str:
