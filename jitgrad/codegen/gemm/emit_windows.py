@@ -13,13 +13,14 @@ Or panels are not copied, ``copy`` of the spec: then one pass reads the image in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, open_scratch, passes
 from jitgrad.codegen.gemm.pack import transpose_block
 from jitgrad.codegen.gemm.shuffle import shuffle
 from jitgrad.codegen.gemm.spec import GEMM_ARGS, Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
-from jitgrad.codegen.gemm.tile import DepthPass, Nest, emit_tiles, looped
+from jitgrad.codegen.gemm.tile import DepthPass, Nest, PanelCopy, emit_tiles, looped
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
 __all__ = ["emit_windows"]
@@ -123,23 +124,74 @@ def _panel(nest: Nest, b_base: str, group: str, first: str, end: str) -> tuple[P
 def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) -> None:
     b, arg, spec = nest.b, nest.arg, nest.spec
     with passes(nest) as (k, depth, first, last):
-        for v, vector in enumerate(vectors):
-            to = nest.offset(copy, v * spec.width * spec.itemsize)
-            ks = b.op(f"getelementptr i64, ptr {arg['b_ks']}, i64 {k}")
-            if spec.b_unit == "krun":
-                _copy_transposed(nest, panel, vector, to, ks, depth, panel.places[v][1])
-            elif spec.b_unit == "halves":
-                _copy_halves(nest, panel, vector, to, ks, depth)
-            elif spec.segments:
-                _copy_segments(nest, panel, vector, to, ks, depth)
-            else:
-                _copy_gathered(nest, panel, vector, to, ks, depth, panel.masks[v])
+        ks = b.op(f"getelementptr i64, ptr {arg['b_ks']}, i64 {k}")
+        copying = None
+        if spec.b_unit == "halves" or (spec.b_unit == "runs" and spec.segments):
+            copying = _copy_while_multiplying(nest, vectors, ks)
+        else:
+            _copy_before(nest, panel, vectors, copy, ks, depth)
         a, a_ks = nest.a, ""
         if spec.a_unit == "table":
             a_ks = b.op(f"getelementptr i64, ptr {arg['a_ks']}, i64 {k}")
         else:
             a = nest.at(a, k, arg["a_sk"])
-        emit_tiles(nest, panel, DepthPass(depth, a, copy, str(panel.columns * spec.itemsize), first, last, a_ks))
+        row_nbytes = str(panel.columns * spec.itemsize)
+        emit_tiles(nest, panel, DepthPass(depth, a, copy, row_nbytes, first, last, a_ks, copying=copying))
+
+
+def _copy_before(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str, ks: str, depth: str) -> None:
+    """Copies of vectors that must be turned round or gathered."""
+    for v, vector in enumerate(vectors):
+        to = nest.offset(copy, v * nest.spec.width * nest.spec.itemsize)
+        if nest.spec.b_unit == "krun":
+            _copy_transposed(nest, panel, vector, to, ks, depth, panel.places[v][1])
+        else:
+            _copy_gathered(nest, panel, vector, to, ks, depth, panel.masks[v])
+
+
+def _copy_while_multiplying(nest: Nest, vectors: list[_Vector], ks: str) -> PanelCopy:
+    """What the panel's first tile does, Note [Copies while multiplying]. ``ks``: where the pass's offsets are."""
+    reader = _segments if nest.spec.b_unit == "runs" else _halves
+    readers = [reader(nest, vector) for vector in vectors]
+
+    def load(k: str) -> list[str]:
+        offset = nest.b.op(f"load i64, ptr {k}")
+        return [read(offset) for read in readers]
+
+    return PanelCopy(ks, "8", load)
+
+
+def _segments(nest: Nest, vector: _Vector) -> Callable[[str], str]:
+    """Reads a vector of a k at its offset: its segments, each loaded under its mask on top of those before."""
+    b, spec = nest.b, nest.spec
+    entry = nest.at(nest.arg["b_vectors"], vector.number, 16 * spec.segments)
+    parts = []
+    for s in range(spec.segments):
+        at = nest.offset(vector.b, _word(b, entry, str(2 * s)))
+        bits = b.op(f"trunc i64 {_word(b, entry, str(2 * s + 1))} to i{spec.width}")
+        parts.append((at, b.op(f"bitcast i{spec.width} {bits} to <{spec.width} x i1>")))
+
+    def read(offset: str) -> str:
+        value = "zeroinitializer"
+        for at, mask in parts:
+            value = _masked_load(b, spec, nest.offset(at, offset), mask, value)
+        return value
+
+    return read
+
+
+def _halves(nest: Nest, vector: _Vector) -> Callable[[str], str]:
+    """The same, each half of it every second element of a load, of which the last one may not be there."""
+    b, spec = nest.b, nest.spec
+    entry = nest.at(nest.arg["b_vectors"], vector.number, 16)
+    starts = [nest.offset(vector.b, _word(b, entry, str(i))) for i in range(2)]
+    mask = "<" + ", ".join(["i1 true"] * (spec.width - 1) + ["i1 false"]) + ">"
+
+    def read(offset: str) -> str:
+        x, y = (_masked_load(b, spec, nest.offset(at, offset), mask, "zeroinitializer") for at in starts)
+        return shuffle(b, spec.scalar, x, y, spec.width, range(0, 2 * spec.width, 2))
+
+    return read
 
 
 def _emit_in_place(nest: Nest, panel: Panel, vectors: list[_Vector]) -> None:
@@ -155,35 +207,6 @@ def _store_row(nest: Nest, panel: Panel, to: str, k: str, value: str) -> None:
     spec = nest.spec
     at = nest.at(to, k, panel.columns * spec.itemsize)
     nest.b.do(f"store {vector_type(spec.width, spec.scalar)} {value}, ptr {at}, align {spec.itemsize}")
-
-
-def _copy_segments(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str) -> None:
-    """A vector of each k: its segments, each loaded under its mask on top of those before."""
-    b, spec = nest.b, nest.spec
-    entry = nest.at(nest.arg["b_vectors"], vector.number, 16 * spec.segments)
-    parts = []
-    for s in range(spec.segments):
-        at = nest.offset(vector.b, _word(b, entry, str(2 * s)))
-        bits = b.op(f"trunc i64 {_word(b, entry, str(2 * s + 1))} to i{spec.width}")
-        parts.append((at, b.op(f"bitcast i{spec.width} {bits} to <{spec.width} x i1>")))
-    with b.loop("0", depth, hint="krow") as k:
-        offset = _word(b, ks, k)
-        value = "zeroinitializer"
-        for at, mask in parts:
-            value = _masked_load(b, spec, nest.offset(at, offset), mask, value)
-        _store_row(nest, panel, to, k, value)
-
-
-def _copy_halves(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str, depth: str) -> None:
-    """A vector of each k: each half is every second element of a load, of which the last one may not be there."""
-    b, spec = nest.b, nest.spec
-    entry = nest.at(nest.arg["b_vectors"], vector.number, 16)
-    starts = [nest.offset(vector.b, _word(b, entry, str(i))) for i in range(2)]
-    mask = "<" + ", ".join(["i1 true"] * (spec.width - 1) + ["i1 false"]) + ">"
-    with b.loop("0", depth, hint="krow") as k:
-        offset = _word(b, ks, k)
-        x, y = (_masked_load(b, spec, nest.offset(at, offset), mask, "zeroinitializer") for at in starts)
-        _store_row(nest, panel, to, k, shuffle(b, spec.scalar, x, y, spec.width, range(0, 2 * spec.width, 2)))
 
 
 def _masked_load(b: FnBuilder, spec: GemmSpec, at: str, mask: str, others: str) -> str:

@@ -37,7 +37,10 @@ In: the registers. Out: text in the function being written.
 # is a panel that lacks columns, as loads under masks would slow all the others' first tiles; its first tile then copies
 # the copy onto itself. A transposed A that is read in place has rows side by side, and a tile that lacks rows a loop of
 # its own; if that is the first tile, its panel is copied before, too.
+# Windows of an image are copied so where a vector is a few segments or two halves: their lines serve several k, and
+# nothing is asked for ahead.
 # Example: 64x1024x256, 8 tiles to a panel: 213 us with copies before, 213 without asking ahead, 205 so; MKL 197.
+# 5x5 windows of 6 channels, 16 results (2 tiles to a panel): 314 us with copies before, 270 so.
 """
 
 from __future__ import annotations

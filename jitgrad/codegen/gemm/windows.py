@@ -60,6 +60,8 @@ _PASS_CYCLES = 40.0  # to begin and end a tile's pass,
 _CELL_CYCLES = 4.0  # and to save and resume one of its vectors
 _PLACE_LOADS = 2.0  # and in place: most lie across two lines
 _RUN_CYCLES = 250.0  # to begin a run of a column that is transposed: it comes from the last cache
+_COPY_CYCLES = 4.0  # to copy a vector of one k before,
+_TILE_COPY_CYCLES = 2.0  # and in the first tile
 _LOADS = 1.3  # per cycle, beside multiply-adds: a little over what one port does
 _LINE_LOADS = 1.5  # what a vector of the panel costs, from the second cache
 
@@ -138,9 +140,8 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
-    ways = _best_ways(
-        similar(product.m), vectors, similar(product.k), unit == "krun", _may_stay(product, spec), target
-    )
+    copying = _Copying(_RUN_CYCLES * target.width if unit == "krun" else 0.0, _copy_cycles(unit, segments))
+    ways = _best_ways(similar(product.m), vectors, similar(product.k), copying, _may_stay(product, spec), target)
     times = _measured(Product(*plain(product)), [_in_way(spec, way) for way in ways], vectors, target)
     known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
     return _in_way(spec, quickest(ways[0], known) if known else ways[0])
@@ -196,29 +197,38 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
     return "runs", segments
 
 
+class _Copying(NamedTuple):
+    """Cycles to copy a vector of columns: to begin, in each pass, and for each k."""
+
+    begin: float
+    each: float
+
+
+def _copy_cycles(b_unit: str, segments: int) -> float:
+    """For each k of a vector: what is copied while multiplying costs less."""
+    return _TILE_COPY_CYCLES if b_unit == "halves" or (b_unit == "runs" and segments) else _COPY_CYCLES
+
+
 @functools.lru_cache(maxsize=4096)
-def _best_ways(
-    m: int, vectors: int, k: int, transposed: bool, single: bool, target: Target
-) -> tuple[Way, ...]:
+def _best_ways(m: int, vectors: int, k: int, copying: _Copying, single: bool, target: Target) -> tuple[Way, ...]:
     """Those that are worth a measurement, the model's choice first. ``single``: each vector is one segment."""
     core = core_of(target)
-    run_cycles = _RUN_CYCLES * target.width if transposed else 0.0
 
     def cycles(way: Way) -> float:
         passes = -(-k * 64 * way.vectors // PACK_NBYTES) if way.copy else 1
-        return _cycles(core, way, m, vectors, k, passes, run_cycles)
+        return _cycles(core, way, m, vectors, k, passes, copying)
 
     ways = [Way(*tile, copy, False) for tile in tiles_for(target) for copy in ((False, True) if single else (True,))]
     return tuple(sorted(ways, key=cycles)[:_BEST])
 
 
-def _cycles(core: Core, way: Way, m: int, vectors: int, k: int, passes: int, run_cycles: float) -> float:
-    """Of a product. ``run_cycles``: to begin the copy of a vector of columns, in each pass."""
+def _cycles(core: Core, way: Way, m: int, vectors: int, k: int, passes: int, copying: _Copying) -> float:
+    """Of a product."""
     rows, wide, copy, _ = way
     loads = ((_LINE_LOADS if copy else _PLACE_LOADS) * wide + rows) / _LOADS
     step = max(rows * wide / core.multiplies, loads, core.latency)
     tile_cycles = k * step + passes * (_PASS_CYCLES + _CELL_CYCLES * rows * wide)
-    copy_cycles = wide * (4.0 * k + passes * run_cycles) if copy else 0.0
+    copy_cycles = wide * (copying.each * k + passes * copying.begin) if copy else 0.0
     return -(-vectors // wide) * (-(-m // rows) * tile_cycles + copy_cycles)
 
 
