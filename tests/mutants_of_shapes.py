@@ -7,6 +7,7 @@ from mutant import mutants_in as _in
 __all__ = ["SHAPES_MUTANTS"]
 
 _EVER = "ops/test_ever_new_shapes.py"
+_MOVES = "codegen/test_moves.py"
 _ANY = "codegen/test_any_extent.py"
 _SYMBOLS = "test_symbols.py"
 _FAMILIES = "codegen/test_program_families.py"
@@ -45,6 +46,11 @@ SHAPES_MUTANTS = [
         "codegen",
         ("schedule/arg_words.py", '"add", "sub", "max", "min", "where",', '"add", "sub", "max", "min",', _ANY),
         ("loops/emit_instrs.py", 'if instr.dtype == "int32":', "if False:", _ANY),
+        ("loops/emit_instrs.py", "is_padded and other.static[0] in _ZEROS and", "is_padded and", _MOVES),
+        ("schedule/arg_words.py", "return id(buffer), i.dtype.itemsize, *map(number_key, i.address[1:]),",
+         "return id(buffer), i.dtype.itemsize,", _MOVES),
+        ("schedule/arg_words.py", "key = (number_key(r.lo), number_key(r.hi))", "key = number_key(r.lo)", _MOVES),
+        ("loops/emit_memory.py", "    move = scope.moves[instr.like] = self._move", "    move = self._move", _MOVES),
     ),
     *_in(
         "symbols",

@@ -138,6 +138,17 @@ def test_long_products(target: Target, m: int, n: int, k: int, layout: str) -> N
 
 
 @each_target
+@pytest.mark.parametrize("m", [3, 7, 8, 130])
+def test_a_unit_with_less_than_a_tile_of_rows_side_by_side(target: Target, m: int) -> None:
+    """Its first tile can't copy the panel; nobody else would."""
+    rng = np.random.default_rng(11)
+    a, b = _matrix(rng, (1, m, 90), np.float32, "columns"), _matrix(rng, (1, 90, 100), np.float32, "rows")
+    out = np.full((1, m, 100), np.nan, np.float32)
+    multiply(a, b, out, target, spec=dataclasses.replace(spec_for(a, b, target), rows=8, vectors=1, copy=True))
+    _check(out, a, b)
+
+
+@each_target
 def test_copied_rows_of_a_large_product(target: Target) -> None:
     rng = np.random.default_rng(2)
     a, b = _matrix(rng, (1, 75, 1300), np.float32, "rows"), _matrix(rng, (1, 1300, 520), np.float32, "window")
@@ -286,6 +297,32 @@ def test_nothing_outside_the_windows_is_read_or_written(target: Target, dtype: t
                 out = place[2](m * n * size).view(dtype).reshape(1, m, n)
                 multiply(a3, b3, out, target)
                 _check(out, a3, b3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="mprotect")
+@each_target
+@each_dtype
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_first_tile_copies_its_panel(target: Target, dtype: type, turned: bool) -> None:
+    """Less than a tile of rows, a panel that lacks columns, several passes: as without copies, and nothing beyond."""
+    rng, size = np.random.default_rng(10), np.dtype(dtype).itemsize
+    guards = [Guarded(140) for _ in range(3)]
+    for m, n, k in [(1, 1, 1), (3, 5, 7), (9, 48, 5), (8, 70, 18), (21, 33, 400), (7, 96, 700), (130, 65, 9)]:
+        for low in (False, True):
+            place = [g.low if low else g.high for g in guards]
+            a = place[0](m * k * size).view(dtype).reshape((k, m) if turned else (m, k))
+            b = place[1](k * n * size).view(dtype).reshape(1, k, n)
+            out = place[2](m * n * size).view(dtype).reshape(1, m, n)
+            a[:], b[:] = rng.standard_normal(a.shape), rng.standard_normal(b.shape)
+            a3 = (a.T if turned else a)[None]
+            spec = dataclasses.replace(spec_for(a3, b, target), a_unit="m" if turned else "any", b_unit="n")
+            multiply(a3, b, out, target, spec=dataclasses.replace(spec, copy=False, copy_rows=False))
+            plain = out.copy()
+            for rows, vectors in ((8, 2), (4, 1), (1, 4)):
+                out[:] = np.nan
+                way = {"rows": rows, "vectors": vectors, "copy": True, "copy_rows": turned and rows == 4}
+                multiply(a3, b, out, target, spec=dataclasses.replace(spec, **way))
+                np.testing.assert_array_equal(out, plain)
 
 
 def _copied_rows(spec: GemmSpec) -> GemmSpec:

@@ -140,7 +140,7 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
     )  # fmt: skip
-    copying = _Copying(_RUN_CYCLES * target.width if unit == "krun" else 0.0, _copy_cycles(unit, segments))
+    copying = _CopyCost(_RUN_CYCLES * target.width if unit == "krun" else 0.0, _copy_cycles(unit, segments))
     ways = _best_ways(similar(product.m), vectors, similar(product.k), copying, _may_stay(product, spec), target)
     times = _measured(Product(*plain(product)), [_in_way(spec, way) for way in ways], vectors, target)
     known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
@@ -197,7 +197,7 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
     return "runs", segments
 
 
-class _Copying(NamedTuple):
+class _CopyCost(NamedTuple):
     """Cycles to copy a vector of columns: to begin, in each pass, and for each k."""
 
     begin: float
@@ -210,7 +210,7 @@ def _copy_cycles(b_unit: str, segments: int) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def _best_ways(m: int, vectors: int, k: int, copying: _Copying, single: bool, target: Target) -> tuple[Way, ...]:
+def _best_ways(m: int, vectors: int, k: int, copying: _CopyCost, single: bool, target: Target) -> tuple[Way, ...]:
     """Those that are worth a measurement, the model's choice first. ``single``: each vector is one segment."""
     core = core_of(target)
 
@@ -222,7 +222,7 @@ def _best_ways(m: int, vectors: int, k: int, copying: _Copying, single: bool, ta
     return tuple(sorted(ways, key=cycles)[:_BEST])
 
 
-def _cycles(core: Core, way: Way, m: int, vectors: int, k: int, passes: int, copying: _Copying) -> float:
+def _cycles(core: Core, way: Way, m: int, vectors: int, k: int, passes: int, copying: _CopyCost) -> float:
     """Of a product."""
     rows, wide, copy, _ = way
     loads = ((_LINE_LOADS if copy else _PLACE_LOADS) * wide + rows) / _LOADS

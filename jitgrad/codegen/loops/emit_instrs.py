@@ -46,12 +46,27 @@ class InstrPrinter(MemoryPrinter):
         reg = _PRINT.get(instr.op, InstrPrinter._pointwise)(self, scope, n, instr)
         if reg is not None:
             scope.regs[n] = reg
+            if n in self.spread:
+                self._spread(scope, n, reg)
+
+    def spread_early(self) -> None:
+        """Numbers that vectors are computed of are spread where they are computed."""
+        wide = {s for n, i in enumerate(self.instrs) if self.lanes(n) > 1 and i.op not in _OWN_BITS for s in i.srcs}
+        self.spread = frozenset(s for s in wide if self.lanes(s) == 1 and self.instrs[s].op not in ("const", "mask"))
 
     def _pointwise(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         lanes = self.lanes(n)
         regs = [self.operand(scope, s, lanes) for s in instr.srcs]
         dtype = self.instrs[instr.srcs[-1]].dtype
         return emit_pointwise(self.b, instr.op, dt.of(dtype), lanes, *regs)
+
+    def _where(self, scope: Scope, n: int, instr: KernelInstr) -> str:
+        """A load under a mask has zeros outside of it already: with 0 elsewhere, it is what is asked for."""
+        mask, load, other = (self.instrs[s] for s in instr.srcs)
+        is_padded = load.op == "load" and load.srcs == instr.srcs[:1] and mask.op == "mask" and other.op == "const"
+        if is_padded and other.static[0] in _ZEROS and 1 < self.lanes(n) == self.lanes(instr.srcs[1]):
+            return self.operand(scope, instr.srcs[1], self.lanes(n))
+        return self._pointwise(scope, n, instr)
 
     def _cast(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         lanes = self.lanes(n)
@@ -132,8 +147,8 @@ class InstrPrinter(MemoryPrinter):
     def _mask(self, scope: Scope, n: int, instr: KernelInstr) -> str:
         lanes = self.lanes(n)
         found: list[str] = []
-        for k, (dim, sides) in enumerate(instr.static):
-            for side, word in zip("lh", (instr.word + 2 * k, instr.word + 2 * k + 1), strict=True):
+        for dim, sides, at in instr.static:
+            for side, word in zip("lh", (at, at + 1), strict=True):
                 if side in sides:
                     inside = self._inside(scope, dim, side, self.word(word))
                     wide = lanes > 1 and dim != self.vec
@@ -162,7 +177,7 @@ def _class_bits(instr: KernelInstr) -> int:
 
 
 def _mask_bits(instr: KernelInstr) -> int:
-    return sum({1 << dim for dim, _ in instr.static})
+    return sum({1 << dim for dim, _, _ in instr.static})
 
 
 def _iota_bits(instr: KernelInstr) -> int:
@@ -179,8 +194,10 @@ _OWN_BITS: dict[str, Callable[[KernelInstr], int]] = {
     "mask": _mask_bits,
     "iota": _iota_bits,
 }
+_ZEROS = frozenset({"0", "0.0", "False"})
 _PRINT: dict[str, Callable[[InstrPrinter, Scope, int, KernelInstr], str | None]] = {
     "const": InstrPrinter._nothing,
+    "where": InstrPrinter._where,
     "number": InstrPrinter._number,
     "scalar": InstrPrinter._scalar,
     "iota": InstrPrinter._iota,

@@ -50,6 +50,7 @@ class _NestPrinter:
         self.inner_bits = {"map": vec_bit, "tile": both, "row": both, "col": seq_bits}[key.form]
         reduced = self.inner_bits if key.form in ("row", "col") else 0
         self.printer.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
+        self.printer.spread_early()
         self.phases = split_phases(key, self.printer.deps, self.inner_bits)
         self.row_buffers: dict[int, str] = {}
         self.scratch: Scratch | None = None

@@ -27,11 +27,13 @@ class Scope:
         mask: register of the lanes that count, None = all.
         regs: instruction's number -> register, of those printed in this scope.
         outer: the enclosing scope.
+        splats: instruction's number -> a vector of it, of those that are numbers.
         calls: function of scalars, components and operands -> register of all its results.
         addresses: access's number -> pointer, with the dims of this scope and the enclosing ones added in.
+        moves: access's number -> by how much the dims of this scope move it and what is ``like`` it; "": not at all.
     """
 
-    __slots__ = ("addresses", "calls", "index", "mask", "outer", "regs", "splats")
+    __slots__ = ("addresses", "calls", "index", "mask", "moves", "outer", "regs", "splats")
 
     def __init__(
         self, outer: Scope | None = None, index: dict[int, str] | None = None, mask: str | None = None
@@ -40,6 +42,7 @@ class Scope:
         self.regs: dict[int, str] = {}
         self.splats: dict[int, str] = {}
         self.addresses: dict[int, str] = {}
+        self.moves: dict[int, str] = {}
         self.calls: dict[tuple[Any, ...], str] = {}
 
     def find(self, n: int) -> str | None:
@@ -47,6 +50,14 @@ class Scope:
         while scope is not None:
             if n in scope.regs:
                 return scope.regs[n]
+            scope = scope.outer
+        return None
+
+    def find_splat(self, n: int) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if n in scope.splats:
+                return scope.splats[n]
             scope = scope.outer
         return None
 
@@ -65,6 +76,8 @@ class MemoryPrinter:
     Attributes:
         deps: per instruction, the dims its value depends on, as bits.
         ahead: per gather of rows, where the row of a later unit begins; it is asked for while this unit's is read.
+        spread: the numbers that become vectors as soon as they are known: outside of the loops that read them, where
+            LLVM would do it at each turn.
     """
 
     def __init__(self, b: FnBuilder, instrs: Sequence[KernelInstr], vec: int, width: int, first_word: int = 0) -> None:
@@ -72,6 +85,7 @@ class MemoryPrinter:
         self.first_word = first_word
         self.deps: list[int] = []
         self.ahead: dict[int, str] = {}
+        self.spread: frozenset[int] = frozenset()
         self._words: dict[int, str] = {}
 
     # argument words are loaded in the entry block, which dominates everything
@@ -98,9 +112,14 @@ class MemoryPrinter:
         assert reg is not None, instr
         if lanes == self.lanes(n) or lanes == 1:
             return reg
-        splat = scope.splats.get(n)
+        splat = scope.find_splat(n)
         if splat is None:
-            splat = scope.splats[n] = self.b.splat(reg, dt.register(instr.dtype), lanes)
+            splat = self._spread(scope, n, reg)
+        return splat
+
+    def _spread(self, scope: Scope, n: int, reg: str) -> str:
+        """Instruction ``n``'s number in every lane."""
+        splat = scope.splats[n] = self.b.splat(reg, dt.register(self.instrs[n].dtype), self.width)
         return splat
 
     def _const(self, instr: KernelInstr, lanes: int) -> str:
@@ -125,17 +144,28 @@ class MemoryPrinter:
 
     def _moved(self, scope: Scope, n: int, at: str) -> str:
         instr = self.instrs[n]
-        word = instr.word + 2
+        move = scope.moves.get(instr.like)
+        if move is None:
+            move = scope.moves[instr.like] = self._move(scope, self.instrs[instr.like])
+        if move:
+            at = self.b.op(f"getelementptr i8, ptr {at}, i64 {move}")
         for dim, kind in enumerate(classes(instr)):
             index = scope.index.get(dim)
             if kind == "1" and index is not None:
                 at = self.b.op(f"getelementptr {dt.memory(instr.dtype)}, ptr {at}, i64 {index}")
-            elif kind == "x":
+        return at
+
+    def _move(self, scope: Scope, instr: KernelInstr) -> str:
+        """By how many bytes the dims that ``scope`` knows move an access, those aside that it is contiguous in."""
+        move, word = "", instr.word + 2
+        for dim, kind in enumerate(classes(instr)):
+            if kind == "x":
+                index = scope.index.get(dim)
                 if index is not None:
                     step = self.b.op(f"mul i64 {index}, {self.word(word)}")
-                    at = self.b.op(f"getelementptr i8, ptr {at}, i64 {step}")
+                    move = self.b.op(f"add i64 {move}, {step}") if move else step
                 word += 1
-        return at
+        return move
 
     def _index(self, scope: Scope, dim: int) -> str:
         at: Scope | None = scope

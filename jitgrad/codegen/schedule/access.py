@@ -78,6 +78,7 @@ def nest_accesses(key: NestKey, words: Sequence[int]) -> list[Access]:
 def accesses_of(instrs: Sequence[KernelInstr], extents: Sequence[int], words: Sequence[int]) -> list[Access]:
     """What instructions touch. ``extents``: of the dims, the number of chunks last."""
     found = []
+    moved: dict[int, list[int]] = {}
     for number, i in enumerate(instrs):
         if i.op not in ACCESSES:
             continue
@@ -85,6 +86,9 @@ def accesses_of(instrs: Sequence[KernelInstr], extents: Sequence[int], words: Se
         slot, offset, *rest = words[i.word :]
         strides = [0 if kind == "0" else size if kind == "1" else rest.pop(0) for kind in own]
         address = (offset, *strides)
+        moved[number] = strides
+        if moved[i.like] != strides:
+            raise ValueError(f"instruction {number} ({i.op}) is not moved as instruction {i.like} is")
         touched = reach(address, extents, _mask_bounds(instrs, i, words))
         if touched is None:
             continue
@@ -119,9 +123,8 @@ def _mask_bounds(instrs: Sequence[KernelInstr], i: KernelInstr, words: Sequence[
     bounds: dict[int, tuple[int, int]] = {}
     for s in i.srcs:
         if instrs[s].op == "mask" and i.op in ("load", "gather"):
-            for k, (dim, sides) in enumerate(instrs[s].static):
+            for dim, sides, at in instrs[s].static:
                 lo, hi = bounds.get(dim, (0, 1 << 62))
-                at = instrs[s].word + 2 * k
                 bounds[dim] = (
                     max(lo, words[at]) if "l" in sides else lo,
                     min(hi, words[at + 1]) if "h" in sides else hi,

@@ -14,10 +14,10 @@ from typing import Any
 
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.dtype_text import number
-from jitgrad.codegen.schedule.kernel_ir import COMBINING, BufferArg, KernelInstr
+from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
 from jitgrad.dtypes import FLOATING, int32, int64
-from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, whole
+from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, number_key, whole
 
 __all__ = ["laid_out"]
 
@@ -30,12 +30,18 @@ def laid_out(
     count = first
     out: list[KernelInstr] = []
     in_text = _integers_in_text(instrs)
+    conditions: dict[Any, int] = {}
+    movers: dict[Any, int] = {}
     for n, i in enumerate(instrs):
         op = "number" if i.op == "const" and n not in in_text and _is_argument(i) else i.op
         if op == "const":
             i = i._replace(extra=(_settled(i.extra[0]),))
-        static, own = _WORDS.get(op, _no_words)(i, dims, body)
-        out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count))
+        if op == "mask":
+            static, own = _mask_words(i, dims, conditions, count)
+        else:
+            static, own = _WORDS.get(op, _no_words)(i, dims, body)
+        like = movers.setdefault(_moved_by(i, own[0].buffer), n) if op in ACCESSES else -1
+        out.append(KernelInstr(op, i.dtype.name, i.srcs, static, count, like))
         words += own
         count += len(own) + sum([isinstance(w, BufferArg) for w in own])
     return tuple(out), words, count
@@ -71,10 +77,24 @@ def _is_read(buffer: Any, body: LoopBody) -> bool:
     return id(buffer) in body.read
 
 
-def _mask_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
-    """Per condition its dim and which sides must be tested ("l", "h", "lh"), and the bounds."""
+def _moved_by(i: LoopInstr, buffer: Any) -> Any:
+    """What tells whether two accesses are moved alike; without a question to symbolic numbers."""
+    assert i.address is not None
+    return id(buffer), i.dtype.itemsize, *map(number_key, i.address[1:]), number_key(i.chunk_stride)
+
+
+def _mask_words(i: LoopInstr, dims: Sequence[int], known: dict[Any, int], first: int) -> tuple[Any, list[Any]]:
+    """Its conditions, and the bounds of those that are not ``known``, from word ``first`` on."""
     position = {d: n for n, d in enumerate(dims)}
-    return tuple((position[r.dim], r.sides) for r in i.extra), [w for r in i.extra for w in (r.lo, r.hi)]
+    conditions: list[tuple[int, str, int]] = []
+    words: list[Any] = []
+    for r in i.extra:
+        key = (number_key(r.lo), number_key(r.hi))
+        if key not in known:
+            known[key] = first + len(words)
+            words += [r.lo, r.hi]
+        conditions.append((position[r.dim], r.sides, known[key]))
+    return tuple(conditions), words
 
 
 def _iota_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
@@ -145,7 +165,6 @@ _WORDS = {
     "store": _access_words,
     "gather": _access_words,
     **dict.fromkeys(COMBINING, _access_words),
-    "mask": _mask_words,
     "iota": _iota_words,
     "scalar": _scalar_words,
     "check": _check_words,

@@ -50,11 +50,15 @@ class KernelInstr(NamedTuple):
         srcs: earlier instructions. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
             what the kernel also reads: (classes, "last"), done in the last phase; gather and ``COMBINING``: (classes,
-            number of indices); mask: its dims; iota: classes; const: the literal; scalar: is_float; fma: signs; call:
-            (function, the components that are computed together, which of them this is).
+            number of indices); mask: per condition its dim, which sides must be tested ("l", "h", "lh"), and the word
+            of its lower bound, after which the upper one stands: equal bounds share their words; iota: classes; const:
+            the literal; scalar: is_float; fma: signs; call: (function, the components that are computed together,
+            which of them this is).
         word: its first argument word. load, store: slot, offset, a stride per "x"; gather, ``COMBINING``: the same,
-            then a stride per index; mask: lo, hi per dim; iota: constant, a step per dim that counts; scalar: slot;
+            then a stride per index; iota: constant, a step per dim that counts; scalar: slot;
             number: an integer, or a double's bits; check: extent, status.
+        like: an access -> the first one of the same buffer whose strides are the same, perhaps itself: windows over an
+            image differ in where they begin, and what a loop's index moves them by is computed once. Else -1.
     """
 
     op: str
@@ -62,6 +66,7 @@ class KernelInstr(NamedTuple):
     srcs: tuple[int, ...]
     static: Any
     word: int
+    like: int = -1
 
 
 @dataclass(slots=True, frozen=True)
