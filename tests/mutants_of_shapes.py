@@ -50,6 +50,8 @@ SHAPES_MUTANTS = [
         ("schedule/arg_words.py", "return id(buffer), i.dtype.itemsize, *map(number_key, i.address[1:]),",
          "return id(buffer), i.dtype.itemsize,", _MOVES),
         ("schedule/arg_words.py", "key = (number_key(r.lo), number_key(r.hi))", "key = number_key(r.lo)", _MOVES),
+        ("schedule/nest.py", " or similar(extents[vec]) > _SHORT_ROW:", ":", _MOVES),
+        ("schedule/nest.py", "for d in units[:-1]]) >= _LEAST_UNITS", "for d in units[:-1]]) >= 0", _MOVES),
         ("loops/emit_memory.py", "    move = scope.moves[instr.like] = self._move", "    move = self._move", _MOVES),
     ),
     *_in(

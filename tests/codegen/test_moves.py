@@ -89,5 +89,17 @@ def test_nine_windows_are_moved_as_one(texts: list[str]) -> None:
     jg.compile(step)(jg.randn(4, 6, 11, 33), jg.randn(6, 1, 3, 3)).tolist()
     (text,) = [text for text in texts if text.count("@llvm.masked.load") > 8]
     unit = text[text.index("unit") :]
-    assert len(re.findall(r"= mul i64 %p", unit)) == 8  # the eighth is where the unit's lanes begin
+    assert len(re.findall(r"= mul i64 %[pi]", unit)) == 8  # the eighth is where the unit's lanes begin
     assert not re.findall(r"select <\d+ x i1>", unit)  # padding is what the loads leave
+
+
+@pytest.mark.parametrize("shape,loops", [((4, 8, 6, 10), True), ((4, 8, 6, 65), False), ((2, 3, 6, 10), False)])
+def test_a_unit_is_several_short_rows(texts: list[str], shape: tuple[int, ...], loops: bool) -> None:
+    """Not where rows are long, and not where there would be too few units for all cores."""
+    x = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    compiled = jg.compile(lambda t: F.pad(t, (1, 2, 2, 1), value=float(shape[-1])) * 2)
+    got = compiled(jg.from_numpy(x)).numpy()
+    wide = np.pad(x, [(0, 0), (0, 0), (2, 1), (1, 2)], constant_values=shape[-1])
+    np.testing.assert_array_equal(got, wide * 2)
+    (text,) = [text for text in texts if "mask" in text]
+    assert ("seq" in text) == loops

@@ -47,7 +47,7 @@ class _NestPrinter:
         seq_bits = ((1 << key.seqs) - 1) << key.units
         vec_bit = 1 << key.vec
         both = seq_bits | vec_bit
-        self.inner_bits = {"map": vec_bit, "tile": both, "row": both, "col": seq_bits}[key.form]
+        self.inner_bits = {"map": both, "tile": both, "row": both, "col": seq_bits}[key.form]
         reduced = self.inner_bits if key.form in ("row", "col") else 0
         self.printer.find_dependencies(reduced, vec_bit if key.form == "col" else 0)
         self.printer.spread_early()

@@ -7,7 +7,8 @@ Must not know: how a nest was chosen, how it is printed.
 # ~~~~~~~~~~~~~~~~~
 # Dims are numbered: unit dims (outermost first), sequential dims, then the vector dim, then the chunk number.
 #   form   unit of work                                             inside a unit
-#   map    one index of the unit dims x one block of the vector dim  a loop of vectors
+#   map    one index of the unit dims x one block of the vector dim  a loop of vectors; for short rows, around it a
+#                                                                    loop over the innermost dim of the units
 #   tile   one index of the unit dims x one block of the vector dim  squares of the sequential dim x a vector, see
 #                                                                    Note [Tiles]; in each a loop over its rows
 #   row    one index of the unit dims x one chunk                    per phase: sequential loops, then a loop of
@@ -15,7 +16,8 @@ Must not know: how a nest was chosen, how it is printed.
 #   col    one index of the unit dims x one chunk x one vector       per phase: sequential loops, the reduced dims;
 #                                                                    the vector's lanes are kept
 # Example: ``exp(x)`` of 10,000 elements is a map of 3 units, blocks of 4096; ``x.sum(1)`` of [64, 1000] is a row of 64
-# units; ``x.sum(0)`` of it is a col: each unit adds up 64 rows in the lanes of one vector.
+# units; ``x.sum(0)`` of it is a col: each unit adds up 64 rows in the lanes of one vector. Padding [16, 256, 8, 8] to
+# [16, 256, 10, 10] is a map of 4096 units of 10 rows, of a vector each: to begin a unit costs as much as some vectors.
 # Unit number = ((unit index) * chunks + chunk) * blocks + block. Each unit divides its number into these digits; in a
 # map, whose units may be short rows, a task divides for its first one and counts from there on. A phase ends where a
 # reduction's result is needed. Argument words: extents of unit dims, of sequential dims, of the vector dim, block

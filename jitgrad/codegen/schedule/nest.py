@@ -28,10 +28,13 @@ from jitgrad.codegen.schedule.loop_body import (
     with_stores,
 )
 from jitgrad.dtypes import FLOATING
+from jitgrad.symbols.number import similar
 
 __all__ = ["epilogue_instrs", "make_kernel"]
 
 _BLOCK = 4096  # elements per unit of a plain loop
+_SHORT_ROW = 64  # elements; to begin a unit costs as much as some vectors,
+_LEAST_UNITS = 16  # but all cores should have some
 _TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
 _TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
@@ -121,6 +124,8 @@ def _assemble(
     across = _dim_across(extents, units, vec, instrs) if form == "map" and width >= _TILED_FROM else None
     if across is not None:
         form, units, seqs = "tile", [d for d in units if d != across], [across]
+    if form == "map" and not body.sequential and _loops_over_rows(extents, units, vec):
+        units, seqs = units[:-1], units[-1:]
     if body.sequential and form == "row":
         width = 1
     chunked = "" if body.chunks == 1 else "seq" if seqs else "vec"
@@ -132,12 +137,21 @@ def _assemble(
     key_instrs, own, count = laid_out(instrs, dims, body, len(words))
     row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
     buffer = next((most for most in _ROW_BUFFERS if 0 < row <= most), 0)
-    masked = target.has_masks and form != "col" and width > 1 and sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
+    dear = sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
+    is_rest = form == "map" and bool(seqs) and similar(extents[vec]) < 2 * width and similar(extents[vec]) != width
+    masked = target.has_masks and form != "col" and width > 1 and (dear or is_rest)
     key = NestKey(form, len(units), len(seqs), width, chunked, key_instrs, count, buffer, masked)
     words += own
     is_empty = any(not extents[d] for d in range(len(extents)) if d not in reduced)
     number = 0 if is_empty else math.prod(extents[d] for d in units) * body.chunks * blocks
     return LoopKernel(key, words, number, _cost(instrs, visits(extents, reduced, instrs, vec), width, number), "")
+
+
+def _loops_over_rows(extents: tuple[int, ...], units: Sequence[int], vec: int) -> bool:
+    """Whether a unit of a map should be several short rows."""
+    if len(units) < 2 or similar(extents[vec]) > _SHORT_ROW:
+        return False
+    return math.prod([similar(extents[d]) for d in units[:-1]]) >= _LEAST_UNITS
 
 
 def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, instrs: Sequence[LoopInstr]) -> int | None:
