@@ -83,8 +83,8 @@ class Core:
 _ONE = Core(1.0, 1.3, 3.6, 1.0, 0.02, 19.0, 8.0)  # AMD up to Zen 4 (512-bit operations take two turns)
 _TWO = Core(2.0, 1.0, 5.4, 1.3, 0.0)  # Intel's servers up to Ice Lake
 _GOLDEN_COVE = Core(
-    2.0, 1.2, 4.0, 0.9, 0.02, 0.0, 1.5, 26_000, 12_000, 550_000, 15.0, 22.0, False,
-    (6.3, 5.0, 2.7, 3.0), ((10, 2), (10, 1)), ((12, 1), (16, 1)),
+    2.0, 1.2, 4.0, 0.84, 0.03, 0.0, 1.5, 40_000, 24_000, 550_000, 8.0, 19.0, False,
+    (6.3, 3.5, 3.5, 3.0), ((10, 2), (10, 1)), ((12, 1), (16, 1)),
 )  # fmt: skip
 _WITH_GOLDEN_COVE = frozenset({"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"})
 
