@@ -47,6 +47,11 @@ OPERATIONS: dict[str, Callable[[int], Any]] = {
     "triu": lambda n: jg.ones(n, n).triu(2),
     "conv1d": lambda n: F.conv1d(jg.ones(2, 3, n), jg.ones(4, 3, 3)),
     "max_pool1d": lambda n: F.max_pool1d(jg.ones(2, 3, 2 * n), 2),
+    "max_pool2d": lambda n: F.max_pool2d(jg.ones(1, 2, n, 9), 2),
+    "max_pool2d of widths": lambda n: F.max_pool2d(jg.ones(1, 2, 12, n), 3, 2, 1, return_indices=True),
+    "adaptive_avg_pool2d": lambda n: F.adaptive_avg_pool2d(jg.ones(1, 2, 9, n), (3, 7)),
+    "rows of places": lambda n: _positions(n, n, n) // n + _positions(n, n, n) % n,
+    "places of rows": lambda n: jg.arange(n)[:, None] * n + jg.arange(n),
     "clamp": lambda n: _positions(n, n).clamp(3, n - 3),
     "a number": lambda n: _positions(n, n) + n,
 }
@@ -65,6 +70,26 @@ def test_an_extent_is_no_part_of_a_kernel(operation: Callable[[int], Any]) -> No
         for n in SIZES[4:]:
             operation(n)
     assert objects() - before <= 2, "a large extent may have another form than a small one"
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (7, 40), (4, 6, 33)])
+def test_sums_and_multiples_of_indices_are_indices(shape: tuple[int, ...]) -> None:
+    places = np.meshgrid(*[np.arange(n) for n in shape], indexing="ij")
+    x, y = places[0], places[-1]
+
+    def compute(x: Any, y: Any) -> list[Any]:
+        return [x * 37 + y, y - x, x - 3 * y, (x + y) * -5, (y - x) * (y + 2), 7 * x - y * 11 + 3]
+
+    def step(*extents: int) -> list[Any]:
+        indices = [
+            jg.arange(n).reshape([-1 if d == dim else 1 for d in range(len(extents))]).expand(extents)
+            for dim, n in enumerate(extents)
+        ]
+        return [r.clone() for r in compute(indices[0], indices[-1])]
+
+    for run in (step, *[jg.compile(step)] * 3):
+        for got, want in zip(run(*shape), compute(x, y), strict=True):
+            np.testing.assert_array_equal(got.numpy(), want)
 
 
 def _as_words(a: Any, n: Any, limit: Any, xp: Any) -> list[Any]:

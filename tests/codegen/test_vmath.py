@@ -258,7 +258,12 @@ def int_pairs(dtype) -> tuple[np.ndarray, np.ndarray]:
     x, y = (grid.ravel() for grid in np.meshgrid(special, special))
     rng = np.random.default_rng(6)
     big, small = rng.integers(info.min, info.max, 2000, dtype), rng.integers(-20, 20, (2, 2000), dtype)
-    return np.concatenate([x, big, small[0]]), np.concatenate([y, small[0], small[1]])
+    # multiples of numbers of all sizes, and what is beside them: where a rounded quotient is one too large
+    bits = np.dtype(dtype).itemsize * 8
+    divisor, factor = (rng.integers(info.min, info.max, 6000, dtype) >> rng.integers(0, bits, 6000) for _ in range(2))
+    near = divisor * factor + rng.integers(-2, 3, 6000)
+    parts = [(x, y), (big, small[0]), (small[0], small[1]), (near, divisor), (big, np.sort(divisor)[::3])]
+    return tuple(np.concatenate(part).astype(dtype) for part in zip(*parts, strict=True))
 
 
 def _int_pow(x: int, y: int) -> int:

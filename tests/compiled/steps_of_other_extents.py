@@ -215,6 +215,13 @@ def _images() -> tuple[Step, Data]:
     return step, lambda rng, n: (rng.standard_normal((n // 2, 1, 9, 9)), rng.integers(0, 5, n // 2))
 
 
+def _segmented() -> tuple[Step, Data]:
+    """Images of other heights through a pool and a padded convolution."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 2, 1))
+    step = _trained(model.parameters(), lambda x: model(x).square().mean())
+    return step, lambda rng, n: (rng.standard_normal((2, 1, n, 24)),)
+
+
 def _residual() -> tuple[Step, Data]:
     """A differential equation at ever new points, their number included."""
     model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
@@ -277,6 +284,6 @@ PROGRAMS = {
     f.__name__[1:]: f
     for f in (
         _mlp, _attention, _recurrent, _graph, _sets, _masked, _forward, _in_place, _positions, _normed, _text, _images,
-        _residual, _penalty, _forces, _policy,
+        _segmented, _residual, _penalty, _forces, _policy,
     )
 }  # fmt: skip

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from jitgrad.ops.aval import contiguous_strides
 
-__all__ = ["Expr", "IndexMap", "Range", "Split", "linear", "through_expand", "through_pad", "through_reshape",
-           "through_slice"]  # fmt: skip
+__all__ = ["Expr", "IndexMap", "Range", "Split", "combined", "linear", "scaled", "through_expand", "through_pad",
+           "through_reshape", "through_slice"]  # fmt: skip
 
 Expr = tuple[int, ...]
 IndexMap = tuple[Expr, ...]
@@ -42,6 +42,15 @@ class Split(NamedTuple):
 
     dim: int
     factor: int
+
+
+def scaled(x: Expr, factor: int) -> Expr:
+    return tuple(c * factor for c in x)
+
+
+def combined(x: Expr, y: Expr, sign: int) -> Expr:
+    """x + sign * y."""
+    return tuple(a + sign * b for a, b in zip(x, y, strict=True))
 
 
 def linear(m: IndexMap, strides: tuple[int, ...], offset: int, rank: int) -> Expr:

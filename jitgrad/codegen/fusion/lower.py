@@ -38,7 +38,9 @@ from jitgrad.codegen.fusion.index_map import (
     IndexMap,
     Range,
     Split,
+    combined,
     linear,
+    scaled,
     through_expand,
     through_pad,
     through_reshape,
@@ -47,7 +49,8 @@ from jitgrad.codegen.fusion.index_map import (
 from jitgrad.codegen.fusion.roots import Root, squeezed
 from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
-from jitgrad.dtypes import DType, bool_, int64
+from jitgrad.codegen.primitives.simplify import const_of
+from jitgrad.dtypes import INTEGER, DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
 
 __all__ = ["LoopInstr", "Lowerer"]
@@ -73,6 +76,7 @@ class LoopInstr(NamedTuple):
     chunk_stride: int = 0
 
 
+_AFFINE = frozenset({"add", "sub", "mul"})
 _NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_prod": "1"}
 
 
@@ -175,7 +179,7 @@ class Lowerer:
                 if None in srcs:
                     stack += [(s, mid, kid) for s, known in zip(v.srcs, srcs, strict=True) if known is None]
                     continue
-                found = self._emit(v.op, v.dtype, tuple(srcs), ())  # type: ignore[arg-type]
+                found = self._computed(v, tuple(srcs))  # type: ignore[arg-type]
             else:
                 found = _HANDLERS[v.op](self, v, mid, kid)
             if found is not None:
@@ -210,6 +214,21 @@ class Lowerer:
             self.cost += op_cost(op)
             self._set(self._index, key, found)
         return found
+
+    def _computed(self, v: Value, srcs: tuple[int, ...]) -> int:
+        """A pointwise primitive. Sums and multiples of indices are indices: their factors are argument words then."""
+        address = self._affine(v, srcs) if v.op in _AFFINE and v.dtype.category is INTEGER else None
+        if address is not None:
+            return self._emit("iota", v.dtype, (), (), address)
+        return self._emit(v.op, v.dtype, srcs, ())
+
+    def _affine(self, v: Value, srcs: tuple[int, ...]) -> Expr | None:
+        """What a sum, difference or multiple of indices is, in terms of the loops' indices."""
+        x, y = (self.instrs[s].address if self.instrs[s].op == "iota" else None for s in srcs)
+        if v.op == "mul":
+            index, factor = (x, const_of(v.srcs[1])) if x is not None else (y, const_of(v.srcs[0]))
+            return None if index is None or factor is None else scaled(index, factor)  # type: ignore[arg-type]
+        return None if x is None or y is None else combined(x, y, -1 if v.op == "sub" else 1)
 
     def _map_id(self, m: IndexMap) -> int:
         found = self._maps.get(m)

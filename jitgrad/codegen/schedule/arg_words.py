@@ -108,7 +108,7 @@ def _scalar_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
 
 
 def _integers_in_text(instrs: Sequence[LoopInstr]) -> set[int]:
-    """Integer constants of which LLVM makes more than of a word: divisors, factors, masks, places."""
+    """Integer constants of which LLVM makes more than of a word: masks, places."""
     return {s for i in instrs if i.op not in _PLAIN for s in i.srcs if instrs[s].dtype.category is not FLOATING}
 
 
@@ -157,8 +157,9 @@ def _check_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any
 
 
 _IN_TEXT = frozenset({0.0, 0.5, 1.0, 2.0, math.inf})
-_PLAIN = frozenset({"add", "sub", "max", "min", "where", "lt", "le", "gt", "ge", "eq", "ne", "store"})
-"""Operations that take a word as readily as a constant."""
+_PLAIN = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "fmod", "max", "min", "where", "lt", "le", "gt",
+                    "ge", "eq", "ne", "store"})  # fmt: skip
+"""Operations that take a word as readily as a constant; divisors, too, as lanes divide in float64."""
 _WORDS = {
     "number": _number_words,
     "load": _access_words,

@@ -84,16 +84,35 @@ def sign(x: Lanes) -> Lanes:
 def _quotient(x: Lanes, y: Lanes) -> Lanes:
     """x / y of integers, truncated. It cannot trap: by 0 it is 0, by -1 it wraps.
 
-    32-bit lanes divide in float64, which is exact enough: x / y is at least 1 / |y| away from the next integer, and its
-    rounding error is at most 2^-21 / |y|. No vector unit divides integers.
+    No vector unit divides integers. 32-bit lanes divide in float64, which is exact enough: x / y is at least 1 / |y|
+    away from the next integer, and its rounding error is at most 2^-21 / |y|. 64-bit lanes do so twice, as a long
+    division does: what the first quotient leaves of x is at most 3072 + |y|, so the second one is right, or one too far
+    from 0 where |y| > 2^53; what is left then has the other sign than x.
     """
     zero, minus_one = y.eq(0), y.eq(-1)
-    safe = select(zero | minus_one, 1, y)
-    if x.scalar == "i32":
-        result = (x.convert("double") / safe.convert("double")).convert("i32", "fptosi")
+    if x.width == 1:
+        result = x.binary("sdiv", select(zero | minus_one, 1, y))
+    elif x.scalar == "i32":
+        result = _rough_quotient(x, select(zero | minus_one, 1, y))
     else:
-        result = x.binary("sdiv", safe)
+        one = y.eq(1)
+        result = select(one, x, _long_quotient(x, select(zero | minus_one | one, 2, y)))
     return select(zero, 0, select(minus_one, -x, result))
+
+
+def _long_quotient(x: Lanes, y: Lanes) -> Lanes:
+    """x / y of 64-bit integers, truncated; y is at least 2, or at most -2."""
+    first = _rough_quotient(x, y)
+    rest = x - first * y
+    second = _rough_quotient(rest, y)
+    rest = rest - second * y
+    too_far = rest.ne(0) & ((rest ^ x) < 0)
+    return first + second - select(too_far, select((x ^ y) < 0, x.const(-1), 1), 0)
+
+
+def _rough_quotient(x: Lanes, y: Lanes) -> Lanes:
+    """x / y of integers, rounded as float64 does, truncated."""
+    return (x.convert("double") / y.convert("double")).convert(x.scalar, "fptosi")
 
 
 def _remainder(x: Lanes, y: Lanes) -> Lanes:

@@ -269,6 +269,8 @@ class Lanes:
         """A value conversion; ``how`` names the LLVM instruction where the types leave a choice (zext, fptosi ...)."""
         if to == self.scalar:
             return self
+        if self.scalar == "i1" and self.width > 1 and not how:  # of zext, LLVM makes a chain of moves from masks
+            return select(self, self.const(1, to), self.const(0, to))
         name = how or _CONVERSIONS[self.scalar, to]
         return self.new(f"{name} {self.typed} to {vector_type(self.width, to)}", to)
 

@@ -249,8 +249,7 @@ def np_trunc_divide(x: Any, y: Any) -> Any:
 def lower_trunc_divide(b: Any, x: Any, y: Any) -> Any:
     if x.dtype.category is FLOATING:
         return b.trunc(b.div(x, y))
-    y = _checked_divisor(b, y)
-    return b.floordiv(b.sub(x, b.fmod(x, y)), y)  # the dividend minus its remainder divides exactly
+    return b.div(x, _checked_divisor(b, y))
 
 
 def _no_floor_divide_rule(c: RuleContext, g: Any) -> Any:
