@@ -46,8 +46,9 @@ def _counts(call: Callable[[int], Any], sizes: Any) -> dict[str, int]:
     return {name: after[name] - before[name] for name in ("families", "family_programs", "eager_kernels")}
 
 
-_ONE_CALL = {"clamp", "a number", "max_pool1d", "flip"}
-"""Of few elements NumPy does them, or they are views."""
+_ONE_CALL = {"clamp", "a number", "max_pool1d", "max_pool2d", "max_pool2d of widths", "adaptive_avg_pool2d", "flip",
+             "places of rows"}  # fmt: skip
+"""Of few elements NumPy does them, or they are views, or one operation of several is not planned."""
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in _ONE_CALL])
