@@ -78,7 +78,8 @@ def test_sums_and_multiples_of_indices_are_indices(shape: tuple[int, ...]) -> No
     x, y = places[0], places[-1]
 
     def compute(x: Any, y: Any) -> list[Any]:
-        return [x * 37 + y, y - x, x - 3 * y, (x + y) * -5, (y - x) * (y + 2), 7 * x - y * 11 + 3]
+        far = (x * 2**62 * 4 + y) * 7  # more than a word holds: it wraps
+        return [x * 37 + y, y - x, x - 3 * y, (x + y) * -5, (y - x) * (y + 2), 7 * x - y * 11 + 3, far]
 
     def step(*extents: int) -> list[Any]:
         indices = [

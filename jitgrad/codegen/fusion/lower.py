@@ -52,6 +52,7 @@ from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.primitives.simplify import const_of
 from jitgrad.dtypes import INTEGER, DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.symbols.number import value_of, whole
 
 __all__ = ["LoopInstr", "Lowerer"]
 
@@ -77,6 +78,7 @@ class LoopInstr(NamedTuple):
 
 
 _AFFINE = frozenset({"add", "sub", "mul"})
+_FAR = 1 << 48
 _NEUTRAL = {"reduce_sum": "0", "partial_sum": "0", "reduce_prod": "1", "partial_prod": "1"}
 
 
@@ -218,7 +220,7 @@ class Lowerer:
     def _computed(self, v: Value, srcs: tuple[int, ...]) -> int:
         """A pointwise primitive. Sums and multiples of indices are indices: their factors are argument words then."""
         address = self._affine(v, srcs) if v.op in _AFFINE and v.dtype.category is INTEGER else None
-        if address is not None:
+        if address is not None and max([abs(value_of(c)) for c in address]) < _FAR:  # no word holds what must wrap
             return self._emit("iota", v.dtype, (), (), address)
         return self._emit(v.op, v.dtype, srcs, ())
 
@@ -227,7 +229,7 @@ class Lowerer:
         x, y = (self.instrs[s].address if self.instrs[s].op == "iota" else None for s in srcs)
         if v.op == "mul":
             index, factor = (x, const_of(v.srcs[1])) if x is not None else (y, const_of(v.srcs[0]))
-            return None if index is None or factor is None else scaled(index, factor)  # type: ignore[arg-type]
+            return None if index is None or factor is None else scaled(index, whole(factor))
         return None if x is None or y is None else combined(x, y, -1 if v.op == "sub" else 1)
 
     def _map_id(self, m: IndexMap) -> int:
