@@ -14,6 +14,13 @@ Source of the rules: https://pytorch.org/docs/stable/tensor_attributes.html#type
 # Kernels: ``Builder.widened`` and ``Builder.cast``; no other primitive ever sees a short dtype but moves, loads and
 # stores.
 # bfloat16 lies in NumPy arrays by way of ml_dtypes, which is imported when the first element is touched.
+#
+# Note [Minus zero]
+# ~~~~~~~~~~~~~~~~~
+# An operation's params are part of keys, of dictionaries and of hits, and 0.0 == -0.0: after ``F.pad(x, p, value=0.0)``
+# a pad with -0.0 would find the first one's plan, and give 0.0. So a function whose floats become params passes them
+# through ``float_param``: -0.0 becomes ``MINUS_ZERO``, a float as good as -0.0 for arithmetic, but a key of its own.
+# Numbers that are operands (``x * -0.0``) need none: they are arguments of a program, and ``same`` compares their bits.
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ __all__ = [
     "FLOATING",
     "HALVES",
     "INTEGER",
+    "MINUS_ZERO",
     "PACKAGE",
     "PYTHON_TYPES",
     "WHOLE",
@@ -51,6 +59,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float_param",
     "from_numpy_dtype",
     "get_default_dtype",
     "iinfo",
@@ -386,3 +395,28 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+class _MinusZero(float):
+    """The class of ``MINUS_ZERO``, which equals nothing but itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __reduce__(self) -> str:
+        return "MINUS_ZERO"
+
+
+MINUS_ZERO = _MinusZero("-0.0")
+"""-0.0 as a param of an operation, see Note [Minus zero]."""
+
+
+def float_param(x: Any) -> Any:
+    """A number that becomes a param: itself, or ``MINUS_ZERO``, see Note [Minus zero]."""
+    return MINUS_ZERO if isinstance(x, float) and not x and math.copysign(1.0, x) < 0.0 else x

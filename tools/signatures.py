@@ -53,7 +53,7 @@ Owns: looking at the arguments as they usually are; everything else goes to ``_p
 from jitgrad.door import door as _door
 from jitgrad.dtypes import DType as _DType
 from jitgrad.functions import tables as _bare
-from jitgrad.functions._parse import FLOATS as _floats
+from jitgrad.functions._parse import OTHER_SUMS as _other_sums
 from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
@@ -82,7 +82,7 @@ _py_list, _py_set, _py_str, _py_sum, _py_tuple, _py_type = list, set, str, sum, 
 _PLAIN = "not _overrides or _py_type({0}) in _tensors"
 """A first argument that should be a tensor: what is none is found by the AttributeError that it causes."""
 
-_ARE_INTS = "{0} in _sizes and _py_type(_py_sum({0})) not in _floats"
+_ARE_INTS = "{0} in _sizes and _py_type(_py_sum({0})) not in _other_sums"
 """Of a tuple; (2.0, 3.0) equals (2, 3)."""
 _USUAL = {
     "Tensor": "_py_type({0}) in _tensors",
@@ -249,7 +249,7 @@ def _branch(f: _Function, signature: Signature, sentinels: set[str], ops: set[st
     conditions += [] if _takes_tensor(f) else [_condition(first, first.name in sentinels)]
     conditions += [_condition(p, p.name in sentinels) for p in others]
     conditions += [f"{name} is _M" for name in (*(n for n in f.every if n not in own), *_other_names(f))]
-    conditions += ["not _old"] if _star(f) != "*" else []
+    conditions += ["not _old"] if _star(f) == "*_old" else []
     test = " and ".join(c for c in conditions if c != "True")
     lines = _call(f, signature, sentinels, ops)
     return [f"if {test}:", *_indented(lines)] if test else lines
@@ -307,8 +307,8 @@ def _head(f: _Function) -> tuple[list[str], set[str], dict[str, str]]:
 
 
 def _star(f: _Function) -> str:
-    """What divides positional parameters from keywords: positions of PyTorch's old orders, or nothing."""
-    return "*_old" if has_old_order(f.public_name) else "*"
+    """What divides positional parameters from keywords: positions of PyTorch's old orders, more dims, or nothing."""
+    return "*_old" if has_old_order(f.public_name) else "*dims" if f.name in SEVERAL_DIMS else "*"
 
 
 def _other_names(f: _Function) -> list[str]:
@@ -321,7 +321,7 @@ def _other_names(f: _Function) -> list[str]:
 def _given(f: _Function) -> str:
     """What the caller gave, as far as it can be told: (args), {name: value}."""
     _, _, defaults = _head(f)
-    needed = "".join(f"{name}, " for name in _needed(f)).rstrip() + (" *_old" if _star(f) != "*" else "")
+    needed = "".join(f"{name}, " for name in _needed(f)).rstrip() + (" *_old" if _star(f) == "*_old" else "")
     rows = ", ".join(f"({n!r}, {n}, {default})" for n, default in defaults.items())
     return f"({needed}), {f'_given({rows})' if rows else '{}'}"
 
@@ -358,6 +358,8 @@ def _by_names(f: _Function, ops: set[str]) -> str:
         ]
     itself = f"_{f.name}_itself" if f.name in f.every else f.name  # ``pad`` has a parameter of this name
     lines.append(f"return _slow({itself}, {_given(f)})")
+    if f.name in SEVERAL_DIMS:
+        lines = ["if dims:", f"    return _slow({itself}, ({f.first.name}, (dim, *dims)), {{}})", *lines]
     lines = [f"{_table(f)}def {f.name}({', '.join(head)}):", *_indented(lines)]
     if itself is not f.name:
         lines += ["", f"{itself} = {f.name}"]
@@ -368,6 +370,10 @@ MADE_AGAIN = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros"}
 )
 """Functions that look first for what an earlier call has left, and leave what they do, Note [Known makings]."""
+
+
+SEVERAL_DIMS = frozenset({"squeeze", "squeeze_", "count_nonzero"})
+"""Functions that take their dims also one by one: ``x.squeeze(1, 2)``."""
 
 
 def _table(f: _Function) -> str:
@@ -437,7 +443,7 @@ def _with_sizes(f: _Function) -> str:
         f"    except TypeError:\n"
         f"        is_plain = False\n"
         f"    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or {is_bare})"
-        f" and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:\n"
+        f" and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:\n"
         f"        sizes, is_plain = _py_tuple(sizes[0]), True\n"
         f"    elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:\n"
         f"        row = _as_row(sizes[0])\n"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitgrad.door import door
 from jitgrad.ops.table import OPS
 
@@ -55,5 +57,5 @@ def operator(function: Callable[[Any, Any], Any], is_reflected: bool = False) ->
 def ints(args: tuple[Any, ...]) -> tuple[int, ...]:
     """``f(x, 2, 3)``, ``f(x, (2, 3))`` and ``f(x, [2, 3])`` mean the same."""
     if len(args) == 1 and not isinstance(args[0], int):
-        return tuple(args[0])
+        return (int(args[0]),) if isinstance(args[0], np.integer) else tuple(args[0])
     return args

@@ -6,7 +6,7 @@ Owns: looking at the arguments as they usually are; everything else goes to ``_p
 from jitgrad.door import door as _door
 from jitgrad.dtypes import DType as _DType
 from jitgrad.functions import tables as _bare
-from jitgrad.functions._parse import FLOATS as _floats
+from jitgrad.functions._parse import OTHER_SUMS as _other_sums
 from jitgrad.functions._parse import LISTS as _lists
 from jitgrad.functions._parse import MISSING as _M
 from jitgrad.functions._parse import NUMBERS as _numbers
@@ -55,18 +55,18 @@ _op_logaddexp = _ops['logaddexp']; _op_logical_and = _ops['logical_and']; _op_lo
 _op_logical_or = _ops['logical_or']; _op_logical_xor = _ops['logical_xor']; _op_logit = _ops['logit']
 _op_lt = _ops['lt']; _op_lt_as_self = _ops['lt_as_self']; _op_masked_fill = _ops['masked_fill']
 _op_masked_scatter = _ops['masked_scatter']; _op_maximum = _ops['maximum']; _op_minimum = _ops['minimum']
-_op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_nan_to_num = _ops['nan_to_num']; _op_ne = _ops['ne']
-_op_ne_as_self = _ops['ne_as_self']; _op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']
-_op_pow_scalar = _ops['pow_scalar']; _op_rad2deg = _ops['rad2deg']; _op_reciprocal = _ops['reciprocal']
-_op_relu = _ops['relu']; _op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']
-_op_scatter_add = _ops['scatter_add']; _op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']
-_op_sgn = _ops['sgn']; _op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']; _op_signbit = _ops['signbit']
-_op_sin = _ops['sin']; _op_sinc = _ops['sinc']; _op_sinh = _ops['sinh']; _op_softshrink = _ops['softshrink']
-_op_sqrt = _ops['sqrt']; _op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']
-_op_t = _ops['t']; _op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']
-_op_transpose = _ops['transpose']; _op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']
-_op_unfold = _ops['unfold']; _op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']
-_op_view = _ops['view']; _op_where = _ops['where']
+_op_mul = _ops['mul']; _op_mv = _ops['mv']; _op_ne = _ops['ne']; _op_ne_as_self = _ops['ne_as_self']
+_op_neg = _ops['neg']; _op_polygamma = _ops['polygamma']; _op_pow_scalar = _ops['pow_scalar']
+_op_rad2deg = _ops['rad2deg']; _op_reciprocal = _ops['reciprocal']; _op_relu = _ops['relu']
+_op_remainder = _ops['remainder']; _op_rsqrt = _ops['rsqrt']; _op_scatter_add = _ops['scatter_add']
+_op_select = _ops['select']; _op_select_scatter = _ops['select_scatter']; _op_sgn = _ops['sgn']
+_op_sigmoid = _ops['sigmoid']; _op_sign = _ops['sign']; _op_signbit = _ops['signbit']; _op_sin = _ops['sin']
+_op_sinc = _ops['sinc']; _op_sinh = _ops['sinh']; _op_softshrink = _ops['softshrink']; _op_sqrt = _ops['sqrt']
+_op_stack = _ops['stack']; _op_sub = _ops['sub']; _op_sub_scaled = _ops['sub_scaled']; _op_t = _ops['t']
+_op_take = _ops['take']; _op_tan = _ops['tan']; _op_tanh = _ops['tanh']; _op_transpose = _ops['transpose']
+_op_tril = _ops['tril']; _op_triu = _ops['triu']; _op_trunc = _ops['trunc']; _op_unfold = _ops['unfold']
+_op_unsafe_split = _ops['unsafe_split']; _op_unsqueeze = _ops['unsqueeze']; _op_view = _ops['view']
+_op_where = _ops['where']
 
 _celu = _bare.PUBLIC['celu']; _elu = _bare.PUBLIC['elu']; _hardsigmoid = _bare.PUBLIC['hardsigmoid']
 _hardswish = _bare.PUBLIC['hardswish']; _hardtanh = _bare.PUBLIC['hardtanh']; _leaky_relu = _bare.PUBLIC['leaky_relu']
@@ -123,13 +123,13 @@ _bitwise_right_shift = _bare.PUBLIC['bitwise_right_shift']; _clamp = _bare.PUBLI
 _copysign = _bare.PUBLIC['copysign']; _div = _bare.PUBLIC['div']; _float_power = _bare.PUBLIC['float_power']
 _fmax = _bare.PUBLIC['fmax']; _fmin = _bare.PUBLIC['fmin']; _gcd = _bare.PUBLIC['gcd']
 _heaviside = _bare.PUBLIC['heaviside']; _hypot = _bare.PUBLIC['hypot']; _lcm = _bare.PUBLIC['lcm']
-_ldexp = _bare.PUBLIC['ldexp']; _logaddexp2 = _bare.PUBLIC['logaddexp2']; _nextafter = _bare.PUBLIC['nextafter']
-_positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']; _round = _bare.PUBLIC['round']
-_rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']; _xlogy = _bare.PUBLIC['xlogy']
-_all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']; _amax = _bare.PUBLIC['amax']
-_amin = _bare.PUBLIC['amin']; _aminmax = _bare.PUBLIC['aminmax']; _any = _bare.PUBLIC['any']
-_count_nonzero = _bare.PUBLIC['count_nonzero']; _cummax = _bare.PUBLIC['cummax']; _cummin = _bare.PUBLIC['cummin']
-_cumprod = _bare.PUBLIC['cumprod']; _cumsum = _bare.PUBLIC['cumsum']
+_ldexp = _bare.PUBLIC['ldexp']; _logaddexp2 = _bare.PUBLIC['logaddexp2']; _nan_to_num = _bare.PUBLIC['nan_to_num']
+_nextafter = _bare.PUBLIC['nextafter']; _positive = _bare.PUBLIC['positive']; _pow = _bare.PUBLIC['pow']
+_round = _bare.PUBLIC['round']; _rsub = _bare.PUBLIC['rsub']; _where = _bare.PUBLIC['where']
+_xlogy = _bare.PUBLIC['xlogy']; _all = _bare.PUBLIC['all']; _allclose = _bare.PUBLIC['allclose']
+_amax = _bare.PUBLIC['amax']; _amin = _bare.PUBLIC['amin']; _aminmax = _bare.PUBLIC['aminmax']
+_any = _bare.PUBLIC['any']; _count_nonzero = _bare.PUBLIC['count_nonzero']; _cummax = _bare.PUBLIC['cummax']
+_cummin = _bare.PUBLIC['cummin']; _cumprod = _bare.PUBLIC['cumprod']; _cumsum = _bare.PUBLIC['cumsum']
 _cumulative_trapezoid = _bare.PUBLIC['cumulative_trapezoid']; _diff = _bare.PUBLIC['diff']
 _equal = _bare.PUBLIC['equal']; _is_complex = _bare.PUBLIC['is_complex']
 _is_floating_point = _bare.PUBLIC['is_floating_point']; _is_nonzero = _bare.PUBLIC['is_nonzero']
@@ -433,10 +433,10 @@ def empty(*sizes, **options):
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_empty)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_empty)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -467,7 +467,7 @@ def empty_strided(size, stride, *, dtype=None, device=None, requires_grad=False,
         size = _as_row(size)
     if _py_type(stride) is _py_list:
         stride = _as_row(stride)
-    if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+    if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
     return _slow(empty_strided, (size, stride,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
@@ -499,7 +499,7 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, out=
         size = _py_tuple(size)
     if _py_type(size) is _py_list:
         size = _as_row(size)
-    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+    if out is None and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
         return _keep('full', _made_full, given, _no_options, _full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad))
     return _slow(full, (size, fill_value,), _given(('dtype', dtype, None), ('device', device, None), ('requires_grad', requires_grad, False), ('out', out, None), ('layout', layout, _M), ('pin_memory', pin_memory, _M)))
 
@@ -538,10 +538,10 @@ def ones(*sizes, **options):
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -575,10 +575,10 @@ def zeros(*sizes, **options):
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -947,7 +947,7 @@ def pad(input, pad, mode='constant', value=None):
                 pad = _py_tuple(pad)
             if _py_type(pad) is _py_list:
                 pad = _as_row(pad)
-            if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(_py_sum(pad)) not in _floats and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
+            if _py_type(pad) is _py_tuple and pad in _sizes and _py_type(_py_sum(pad)) not in _other_sums and _py_type(mode) is _py_str and (value is None or _py_type(value) in _numbers):
                 return _pad(input, pad, mode, value)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -963,7 +963,7 @@ def rot90(input, k=1, dims=(0, 1)):
                 dims = _py_tuple(dims)
             if _py_type(dims) is _py_list:
                 dims = _as_row(dims)
-            if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _floats:
+            if _py_type(k) is _py_int and _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _other_sums:
                 return _rot90(input, k, dims)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -982,7 +982,7 @@ def split_with_sizes(input, split_sizes, dim=_M, *, axis=_M):
                 split_sizes = _py_tuple(split_sizes)
             if _py_type(split_sizes) is _py_list:
                 split_sizes = _as_row(split_sizes)
-            if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and _py_type(_py_sum(split_sizes)) not in _floats and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
+            if _py_type(split_sizes) is _py_tuple and split_sizes in _sizes and _py_type(_py_sum(split_sizes)) not in _other_sums and (dim is _M or _py_type(dim) is _py_int) and axis is _M:
                 return _split_with_sizes(input, split_sizes, 0 if dim is _M else dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -996,10 +996,10 @@ def stack(tensors, dim=_M, *, out=None, axis=_M):
 
 def sum_to_size(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -1031,7 +1031,7 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
                 stride = _as_row(stride)
             if _py_type(padding) is _py_list:
                 padding = _as_row(padding)
-            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _floats) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _other_sums) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _other_sums) and _py_type(ceil_mode) is _py_bool and _py_type(count_include_pad) is _py_bool and (divisor_override is None or _py_type(divisor_override) is _py_int):
                 return _avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1055,9 +1055,9 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
                 stride = _as_row(stride)
             if _py_type(dilation) is _py_list:
                 dilation = _as_row(dilation)
-            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(groups) is _py_int:
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _other_sums) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _other_sums) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
-            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats) and _py_type(padding) is _py_str and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(groups) is _py_int:
+            if _py_type(weight) in _tensors and (bias is None or _py_type(bias) in _tensors) and (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums) and _py_type(padding) is _py_str and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _other_sums) and _py_type(groups) is _py_int:
                 return _conv2d(input, weight, bias, stride, padding, dilation, groups)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1081,7 +1081,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
                 normalized_shape = _py_tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_list:
                 normalized_shape = _as_row(normalized_shape)
-            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _floats and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _other_sums and (weight is None or _py_type(weight) in _tensors) and (bias is None or _py_type(bias) in _tensors) and _py_type(eps) in _numbers:
                 return _layer_norm(input, normalized_shape, weight, bias, eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1099,7 +1099,7 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
                 padding = _as_row(padding)
             if _py_type(dilation) is _py_list:
                 dilation = _as_row(dilation)
-            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _floats) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _floats) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _floats) and _py_type(ceil_mode) is _py_bool and _py_type(return_indices) is _py_bool:
+            if (_py_type(kernel_size) is _py_int or _py_type(kernel_size) is _py_tuple and kernel_size in _sizes and _py_type(_py_sum(kernel_size)) not in _other_sums) and (stride is None or (_py_type(stride) is _py_int or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums)) and (_py_type(padding) is _py_int or _py_type(padding) is _py_tuple and padding in _sizes and _py_type(_py_sum(padding)) not in _other_sums) and (_py_type(dilation) is _py_int or _py_type(dilation) is _py_tuple and dilation in _sizes and _py_type(_py_sum(dilation)) not in _other_sums) and _py_type(ceil_mode) is _py_bool and _py_type(return_indices) is _py_bool:
                 return _max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1111,7 +1111,7 @@ def normalize(input, p=2.0, dim=_M, eps=1e-12, *, out=None, axis=_M):
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and _py_type(eps) in _numbers and axis is _M:
+            if (dim is _M or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums)) and _py_type(eps) in _numbers and axis is _M:
                 return input / input.norm(p, 1 if dim is _M else dim, True).clamp_min(eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -1135,7 +1135,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
                 normalized_shape = _py_tuple(normalized_shape)
             if _py_type(normalized_shape) is _py_list:
                 normalized_shape = _as_row(normalized_shape)
-            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _floats and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
+            if _py_type(normalized_shape) is _py_tuple and normalized_shape in _sizes and _py_type(_py_sum(normalized_shape)) not in _other_sums and (weight is None or _py_type(weight) in _tensors) and (eps is None or _py_type(eps) in _numbers):
                 return _rms_norm(input, normalized_shape, weight, eps)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2425,7 +2425,7 @@ def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
     if out is None and (not _overrides or _py_type(input) in _tensors):
         try:
             if (nan is None or _py_type(nan) in _numbers) and (posinf is None or _py_type(posinf) in _numbers) and (neginf is None or _py_type(neginf) in _numbers):
-                return _door.apply(_op_nan_to_num, input, nan, posinf, neginf)
+                return _nan_to_num(input, nan, posinf, neginf)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
                 raise
@@ -2678,7 +2678,7 @@ def all(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
                 dim = _as_row(dim)
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _all(input)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _all(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2700,7 +2700,7 @@ def amax(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amax(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2712,7 +2712,7 @@ def amin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _amin(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2736,7 +2736,7 @@ def any(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
                 dim = _as_row(dim)
             if dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _any(input)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _any(input, None if dim is _M else dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2763,14 +2763,16 @@ def argmin(input, dim=_M, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
                 raise
     return _slow(argmin, (input,), _given(('dim', dim, _M), ('keepdim', keepdim, _M), ('out', out, None), ('axis', axis, _M), ('keepdims', keepdims, _M)))
 
-def count_nonzero(input, dim=_M, *, axis=_M):
+def count_nonzero(input, dim=_M, *dims, axis=_M):
+    if dims:
+        return _slow(count_nonzero, (input, (dim, *dims)), {})
     if not _overrides or _py_type(input) in _tensors:
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
             if (dim is _M or (dim is None or _py_type(dim) is _py_int)) and axis is _M:
                 return _count_nonzero(input, None if dim is _M else dim)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums) and axis is _M:
                 return _count_nonzero(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2920,7 +2922,7 @@ def logsumexp(input, dim, keepdim=_M, *, out=None, axis=_M, keepdims=_M):
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums) and (keepdim is _M or _py_type(keepdim) is _py_bool) and axis is _M and keepdims is _M:
                 return _logsumexp(input, dim, False if keepdim is _M else keepdim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2943,7 +2945,7 @@ def mean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_
                 dim = _as_row(dim)
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _mean(input, dtype=dtype)
-            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _mean(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2964,7 +2966,7 @@ def nanmean(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdim
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nanmean(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2976,7 +2978,7 @@ def nansum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _nansum(input, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -2988,7 +2990,7 @@ def norm(input, p='fro', dim=_M, keepdim=_M, dtype=None, *, out=None, axis=_M, k
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
-            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is _M or (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums))) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _norm(input, p, None if dim is _M else dim, False if keepdim is _M else keepdim, dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3033,7 +3035,7 @@ def sum(input, dim=_M, keepdim=_M, *, dtype=None, out=None, axis=_M, keepdims=_M
                 dim = _as_row(dim)
             if (dtype is None or _py_type(dtype) is _DType) and dim is _M and keepdim is _M and axis is _M and keepdims is _M:
                 return _sum(input, dtype=dtype)
-            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
+            if (dim is None or (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums)) and (keepdim is _M or _py_type(keepdim) is _py_bool) and (dtype is None or _py_type(dtype) is _DType) and axis is _M and keepdims is _M:
                 return _sum(input, dim, False if keepdim is _M else keepdim, dtype=dtype)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3104,7 +3106,7 @@ def normal(mean, std=1.0, size=_M, *, generator=None, dtype=_M, device=_M, requi
         return _normal(mean, std, generator=generator)
     if out is None and _py_type(mean) in _numbers and _py_type(std) in _tensors and (generator is None or True) and size is _M and dtype is _M and device is _M and requires_grad is _M and layout is _M and pin_memory is _M:
         return _normal(mean, std, generator=generator)
-    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool) and (layout is _M or (layout is None or True)) and (pin_memory is _M or _py_type(pin_memory) is _py_bool):
+    if out is None and _py_type(mean) in _numbers and _py_type(std) in _numbers and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and (generator is None or True) and (dtype is _M or (dtype is None or _py_type(dtype) is _DType)) and (device is _M or (device is None or True)) and (requires_grad is _M or _py_type(requires_grad) is _py_bool) and (layout is _M or (layout is None or True)) and (pin_memory is _M or _py_type(pin_memory) is _py_bool):
         return _normal(mean, std, size, generator=generator, dtype=None if dtype is _M else dtype, device=None if device is _M else device, requires_grad=False if requires_grad is _M else requires_grad, layout=None if layout is _M else layout, pin_memory=False if pin_memory is _M else pin_memory)
     return _slow(normal, (mean,), _given(('std', std, 1.0), ('size', size, _M), ('generator', generator, None), ('dtype', dtype, _M), ('device', device, _M), ('requires_grad', requires_grad, _M), ('layout', layout, _M), ('pin_memory', pin_memory, _M), ('out', out, None)))
 
@@ -3130,10 +3132,10 @@ def rand(*sizes, **options):
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_rand)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_rand)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3190,10 +3192,10 @@ def randn(*sizes, **options):
         return made
     given = sizes
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_randn)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_randn)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3239,7 +3241,7 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None):
                 size = _as_row(size)
             if _py_type(stride) is _py_list:
                 stride = _as_row(stride)
-            if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (storage_offset is None or _py_type(storage_offset) is _py_int):
+            if _py_type(src) in _tensors and _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided_scatter(input, src, size, stride, storage_offset)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3365,7 +3367,7 @@ def as_strided(input, size, stride, storage_offset=None):
                 size = _as_row(size)
             if _py_type(stride) is _py_list:
                 stride = _as_row(stride)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (storage_offset is None or _py_type(storage_offset) is _py_int):
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums and (storage_offset is None or _py_type(storage_offset) is _py_int):
                 return _as_strided(input, size, stride, storage_offset)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3379,7 +3381,7 @@ def broadcast_to(input, size):
                 size = _py_tuple(size)
             if _py_type(size) is _py_list:
                 size = _as_row(size)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums:
                 return _broadcast_to(input, size)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3417,10 +3419,10 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 def expand(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3456,10 +3458,10 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 def flip(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3486,7 +3488,7 @@ def movedim(input, source, destination):
                 destination = _as_row(destination)
             if _py_type(source) is _py_int and _py_type(destination) is _py_int:
                 return _movedim(input, source, destination)
-            if _py_type(source) is _py_tuple and source in _sizes and _py_type(_py_sum(source)) not in _floats and _py_type(destination) is _py_tuple and destination in _sizes and _py_type(_py_sum(destination)) not in _floats:
+            if _py_type(source) is _py_tuple and source in _sizes and _py_type(_py_sum(source)) not in _other_sums and _py_type(destination) is _py_tuple and destination in _sizes and _py_type(_py_sum(destination)) not in _other_sums:
                 return _movedim(input, source, destination)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3507,10 +3509,10 @@ def narrow(input, dim, start, length, *, axis=_M):
 
 def permute(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3535,10 +3537,10 @@ def ravel(input):
 
 def repeat(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3566,10 +3568,10 @@ def repeat_interleave(input, repeats, dim=_M, *, output_size=None, axis=_M):
 
 def reshape(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3600,7 +3602,7 @@ def roll(input, shifts, dims=None):
                 shifts = _as_row(shifts)
             if _py_type(dims) is _py_list:
                 dims = _as_row(dims)
-            if (_py_type(shifts) is _py_int or _py_type(shifts) is _py_tuple and shifts in _sizes and _py_type(_py_sum(shifts)) not in _floats) and (dims is None or (_py_type(dims) is _py_int or _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _floats)):
+            if (_py_type(shifts) is _py_int or _py_type(shifts) is _py_tuple and shifts in _sizes and _py_type(_py_sum(shifts)) not in _other_sums) and (dims is None or (_py_type(dims) is _py_int or _py_type(dims) is _py_tuple and dims in _sizes and _py_type(_py_sum(dims)) not in _other_sums)):
                 return _roll(input, shifts, dims)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3627,14 +3629,16 @@ def split(tensor, split_size_or_sections, dim=_M, *, axis=_M):
                 raise
     return _slow(split, (tensor, split_size_or_sections,), _given(('dim', dim, _M), ('axis', axis, _M)))
 
-def squeeze(input, dim=_M, *, axis=_M):
+def squeeze(input, dim=_M, *dims, axis=_M):
+    if dims:
+        return _slow(squeeze, (input, (dim, *dims)), {})
     if not _overrides or _py_type(input) in _tensors:
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
             if dim is _M and axis is _M:
                 return _squeeze(input)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums) and axis is _M:
                 return _squeeze(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3681,10 +3685,10 @@ def tensor_split(*args, **options):
 
 def tile(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3760,10 +3764,10 @@ def unsqueeze(input, dim, *, axis=_M):
 
 def view(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3821,10 +3825,10 @@ _options_of_new_zeros = 'dtype', 'device', 'requires_grad',
 
 def new_zeros(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_zeros)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3848,10 +3852,10 @@ _options_of_new_ones = 'dtype', 'device', 'requires_grad',
 
 def new_ones(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options or _plain_options(options, _options_of_new_ones)) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -3878,7 +3882,7 @@ def new_full(input, size, fill_value, *, dtype=None, device=None, requires_grad=
                 size = _py_tuple(size)
             if _py_type(size) is _py_list:
                 size = _as_row(size)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(fill_value) in _numbers and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_full(input, size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3896,7 +3900,7 @@ def new_empty_strided(input, size, stride, *, dtype=None, device=None, requires_
                 size = _as_row(size)
             if _py_type(stride) is _py_list:
                 stride = _as_row(stride)
-            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
+            if _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums and _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums and (dtype is None or _py_type(dtype) is _DType) and (device is None or True) and _py_type(requires_grad) is _py_bool and layout is _M and pin_memory is _M:
                 return _new_empty_strided(input, size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -3998,7 +4002,7 @@ def set_(input, source=None, storage_offset=None, size=None, stride=None):
                 size = _as_row(size)
             if _py_type(stride) is _py_list:
                 stride = _as_row(stride)
-            if (source is None or True) and (storage_offset is None or _py_type(storage_offset) is _py_int) and (size is None or _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _floats) and (stride is None or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _floats):
+            if (source is None or True) and (storage_offset is None or _py_type(storage_offset) is _py_int) and (size is None or _py_type(size) is _py_tuple and size in _sizes and _py_type(_py_sum(size)) not in _other_sums) and (stride is None or _py_type(stride) is _py_tuple and stride in _sizes and _py_type(_py_sum(stride)) not in _other_sums):
                 return _set_(input, source, storage_offset, size, stride)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -4007,10 +4011,10 @@ def set_(input, source=None, storage_offset=None, size=None, stride=None):
 
 def resize_(input, *sizes, **options):
     try:
-        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _floats and _py_len(sizes) > 0
+        is_plain = sizes in _sizes and _py_type(_py_sum(sizes)) not in _other_sums and _py_len(sizes) > 0
     except TypeError:
         is_plain = False
-    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _floats:
+    if not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) in _rows and (sizes[0] or not options) and _py_tuple(sizes[0]) in _sizes and _py_type(_py_sum(sizes[0])) not in _other_sums:
         sizes, is_plain = _py_tuple(sizes[0]), True
     elif not is_plain and _py_len(sizes) == 1 and _py_type(sizes[0]) is _py_list and sizes[0]:
         row = _as_row(sizes[0])
@@ -5304,14 +5308,16 @@ def t_(input):
                 raise
     return _slow(t_, (input,), {})
 
-def squeeze_(input, dim=_M, *, axis=_M):
+def squeeze_(input, dim=_M, *dims, axis=_M):
+    if dims:
+        return _slow(squeeze_, (input, (dim, *dims)), {})
     if not _overrides or _py_type(input) in _tensors:
         try:
             if _py_type(dim) is _py_list:
                 dim = _as_row(dim)
             if dim is _M and axis is _M:
                 return _squeeze_(input)
-            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _floats) and axis is _M:
+            if (_py_type(dim) is _py_int or _py_type(dim) is _py_tuple and dim in _sizes and _py_type(_py_sum(dim)) not in _other_sums) and axis is _M:
                 return _squeeze_(input, dim)
         except AttributeError:
             if _py_isinstance(input, _TensorBase):
@@ -5843,16 +5849,15 @@ FRONTS = (
     (logical_xor, 'call', (None, None, ('logical_xor', 2, ()))),
     (logit, 'call', (None, ('logit', 1, (None,)), ('logit', 1, ()))),
     (maximum, 'call', (None, None, ('maximum', 2, ()))), (minimum, 'call', (None, None, ('minimum', 2, ()))),
-    (mul, 'call', (None, None, ('mul', 1, ()))),
-    (nan_to_num, 'call', (None, ('nan_to_num', 1, (None, None, None)), ('nan_to_num', 1, (None, None)), ('nan_to_num', 1, (None,)), ('nan_to_num', 1, ()))),
-    (ne, 'call', (None, None, ('ne', 1, ()))), (neg, 'call', (None, ('neg', 1, ()))),
-    (rad2deg, 'call', (None, ('rad2deg', 1, ()))), (reciprocal, 'call', (None, ('reciprocal', 1, ()))),
-    (relu, 'call', (None, ('relu', 1, ()))), (rsqrt, 'call', (None, ('rsqrt', 1, ()))),
-    (rsub, 'call', (None, None, ('rsub', 1, ()))), (sgn, 'call', (None, ('sgn', 1, ()))),
-    (sigmoid, 'call', (None, ('sigmoid', 1, ()))), (sign, 'call', (None, ('sign', 1, ()))),
-    (signbit, 'call', (None, ('signbit', 1, ()))), (sin, 'call', (None, ('sin', 1, ()))),
-    (sinc, 'call', (None, ('sinc', 1, ()))), (sinh, 'call', (None, ('sinh', 1, ()))),
-    (sqrt, 'call', (None, ('sqrt', 1, ()))), (square, 'call', (None, ('pow_scalar', 1, (2,)))),
+    (mul, 'call', (None, None, ('mul', 1, ()))), (ne, 'call', (None, None, ('ne', 1, ()))),
+    (neg, 'call', (None, ('neg', 1, ()))), (rad2deg, 'call', (None, ('rad2deg', 1, ()))),
+    (reciprocal, 'call', (None, ('reciprocal', 1, ()))), (relu, 'call', (None, ('relu', 1, ()))),
+    (rsqrt, 'call', (None, ('rsqrt', 1, ()))), (rsub, 'call', (None, None, ('rsub', 1, ()))),
+    (sgn, 'call', (None, ('sgn', 1, ()))), (sigmoid, 'call', (None, ('sigmoid', 1, ()))),
+    (sign, 'call', (None, ('sign', 1, ()))), (signbit, 'call', (None, ('signbit', 1, ()))),
+    (sin, 'call', (None, ('sin', 1, ()))), (sinc, 'call', (None, ('sinc', 1, ()))),
+    (sinh, 'call', (None, ('sinh', 1, ()))), (sqrt, 'call', (None, ('sqrt', 1, ()))),
+    (square, 'call', (None, ('pow_scalar', 1, (2,)))),
     (sub, 'call', (None, None, ('sub', 1, ()), ('sub_scaled', 1, ()))), (tan, 'call', (None, ('tan', 1, ()))),
     (tanh, 'call', (None, ('tanh', 1, ()))),
     (argmax, 'call', (None, ('argmax', 1, (None, False)), ('argmax', 1, (False,)), ('argmax', 1, ()))),

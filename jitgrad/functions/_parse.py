@@ -44,12 +44,12 @@ from jitgrad.user_line import warn_once
 
 __all__ = [
     "FACTORY_OPTIONS",
-    "FLOATS",
     "LISTS",
     "MISSING",
     "NUMBERS",
     "OPERANDS",
     "OTHER_NAMES",
+    "OTHER_SUMS",
     "ROWS",
     "SIZES",
     "TENSORS",
@@ -84,9 +84,9 @@ OPERANDS: set[type] = set(NUMBERS)
 FACTORY_OPTIONS = ("dtype", "device", "requires_grad")
 """What functions that make tensors are given by name."""
 SIZES: set[Any] = set()
-"""Tuples that hold nothing but ints (``True`` equals 1, and may pass for it; so does 1.0: see ``FLOATS``)."""
-FLOATS = frozenset({float, np.float16, np.float32, np.float64})
-"""The sum of a tuple that equals one of ``SIZES`` is of these types if there is a float in it."""
+"""Tuples that hold nothing but ints (``True`` equals 1, and may pass for it; so does 1.0: see ``OTHER_SUMS``)."""
+OTHER_SUMS = frozenset({float, *(np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"])})
+"""The sum of a tuple that equals one of ``SIZES`` is of these types if a float, or a number of NumPy's, is in it."""
 _MAX_CLASSES, _MAX_SIZES = 64, 4096
 
 
@@ -168,7 +168,7 @@ def _as_one_or_more_ints(x: Any) -> Any:
 
 
 def _as_scalar(x: Any) -> Any:
-    if isinstance(x, np.generic) and not isinstance(x, float):
+    if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, _PYTHON_TYPES):
         return x
@@ -393,7 +393,7 @@ def as_row(value: Any) -> Any:
     """A list as a tuple, if it is known to hold nothing but ints, as ``[0, 1]`` for dimensions; else itself."""
     row = tuple(value)
     try:
-        return row if row in SIZES and type(sum(row)) not in FLOATS else value
+        return row if row in SIZES and type(sum(row)) not in OTHER_SUMS else value
     except TypeError:  # it holds what cannot be hashed
         return value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
+from jitgrad.dtypes import float_param
 from jitgrad.functions import pointwise
 from jitgrad.functions.devices import lowered
 from jitgrad.ops.shapes import torch_dtype_name
@@ -70,12 +71,12 @@ def silu(input: Any, inplace: bool = False) -> Any:
 
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
-    return door.apply(_SOFTPLUS, input, float(beta), float(threshold))
+    return door.apply(_SOFTPLUS, input, float_param(float(beta)), float_param(float(threshold)))
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """x above 0, alpha * (exp(x) - 1) below."""
-    return _apply(_ELU, inplace, input, float(alpha), 1.0, 1.0)
+    return _apply(_ELU, inplace, input, float_param(float(alpha)), 1.0, 1.0)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
@@ -92,14 +93,14 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """x above 0, negative_slope * x below."""
-    return _apply(_LEAKY, inplace, input, float(negative_slope))
+    return _apply(_LEAKY, inplace, input, float_param(float(negative_slope)))
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """x limited to [min_val, max_val]; the derivative at the limits is 0. ValueError for limits in the wrong order."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _apply(_HARDTANH, inplace, input, min_val, max_val)
+    return _apply(_HARDTANH, inplace, input, float_param(min_val), float_param(max_val))
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:
@@ -159,7 +160,7 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
 
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """x above the threshold, ``value`` elsewhere."""
-    return _apply(OPS["threshold"], inplace, input, threshold, value)
+    return _apply(OPS["threshold"], inplace, input, float_param(threshold), float_param(value))
 
 
 def prelu(input: Any, weight: Any) -> Any:
@@ -214,7 +215,7 @@ def selu_(input: Any) -> Any:
 
 def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """In-place ``hardtanh``; limits in the wrong order give the upper one."""
-    return _apply(_HARDTANH, True, input, min_val, max_val)
+    return _apply(_HARDTANH, True, input, float_param(min_val), float_param(max_val))
 
 
 def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:
@@ -224,7 +225,7 @@ def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:
 
 def threshold_(input: Any, threshold: float, value: float) -> Any:
     """In-place ``threshold``."""
-    return _apply(OPS["threshold"], True, input, threshold, value)
+    return _apply(OPS["threshold"], True, input, float_param(threshold), float_param(value))
 
 
 WRITING = (elu_, celu_, selu_, hardtanh_, leaky_relu_, threshold_)

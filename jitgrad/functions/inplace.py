@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import bool_, float64
+from jitgrad.dtypes import bool_, float64, float_param
 from jitgrad.functions.devices import moved
 from jitgrad.functions.pointwise import rounding_op
 from jitgrad.functions.random_filling import RANDOM_METHODS
@@ -180,7 +180,7 @@ def nan_to_num_(
     self: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """In-place ``nan_to_num``."""
-    return _write(OPS["nan_to_num"], self, nan, posinf, neginf)
+    return _write(OPS["nan_to_num"], self, float_param(nan), float_param(posinf), float_param(neginf))
 
 
 def polygamma_(self: Any, n: int) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitgrad.door import door
-from jitgrad.dtypes import get_default_dtype, int64
+from jitgrad.dtypes import float_param, get_default_dtype, int64
 from jitgrad.functions._bind import ints
 from jitgrad.functions.from_data import tensor
 from jitgrad.functions.views import (
@@ -165,7 +165,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     lo, hi = [0] * input.ndim, [0] * input.ndim
     for i in range(len(pad) // 2):
         lo[-1 - i], hi[-1 - i] = pad[2 * i], pad[2 * i + 1]
-    return door.apply(_PAD, input, tuple(lo), tuple(hi), 0.0 if value is None else value)
+    return door.apply(_PAD, input, tuple(lo), tuple(hi), 0.0 if value is None else float_param(value))
 
 
 row_stack = vstack

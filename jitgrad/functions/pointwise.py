@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import BOOLEAN, complex128, float64
+from jitgrad.dtypes import BOOLEAN, complex128, float64, float_param
 from jitgrad.functions._bind import binary, unary
 from jitgrad.functions.indexing import nonzero
 from jitgrad.ops.dispatch_hook import call
@@ -433,7 +433,7 @@ def nan_to_num(
     input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """NaN becomes ``nan`` (0), the infinities ``posinf`` and ``neginf`` (the largest and lowest finite numbers)."""
-    return door.apply(OPS["nan_to_num"], input, nan, posinf, neginf)
+    return door.apply(OPS["nan_to_num"], input, float_param(nan), float_param(posinf), float_param(neginf))
 
 
 def positive(input: Any) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jitgrad.door import door
 from jitgrad.dtypes import FLOATING, bool_
 from jitgrad.functions.devices import in_float32, to
@@ -87,7 +89,9 @@ class MinMax(NamedTuple):
 
 
 def _dims(dim: Any) -> Any:
-    return tuple(dim) if type(dim) is list else dim
+    if type(dim) is list:
+        return tuple(dim)
+    return int(dim) if isinstance(dim, np.integer) else dim
 
 
 def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

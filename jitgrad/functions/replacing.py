@@ -13,6 +13,7 @@ from weakref import ref
 
 from jitgrad.devices import CPU, META
 from jitgrad.door import door
+from jitgrad.functions._bind import ints
 from jitgrad.functions.devices import made_on
 from jitgrad.ops.aval import check_inside, make_aval
 from jitgrad.ops.shapes import numel
@@ -145,7 +146,7 @@ def resize_(self: Any, *sizes: Any) -> Any:
     """
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    shape = ints(sizes)
     if any(n < 0 for n in shape):
         raise RuntimeError(f"numel: integer multiplication overflow (resize_ to {list(shape)})")
     if shape == self._aval.shape:

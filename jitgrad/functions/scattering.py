@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitgrad.door import door
 from jitgrad.dtypes import promote_types
 from jitgrad.functions.creation import full_like
@@ -70,6 +72,8 @@ def _scatter_call(input: Any, dim: int, index: Any, src: Any, reduce: str | None
     source = value if src is None else src
     if source is None:
         raise TypeError("scatter() missing 1 required argument: 'src' or 'value'")
+    if isinstance(source, np.generic):
+        source = source.item()
     if reduce is None:
         return _SCATTER, source
     if reduce not in ("add", "multiply"):
