@@ -5,11 +5,13 @@ not mind a weight that vanishes inside the interval) and the list of targets: in
 Out: ``vmath_coefs.py`` on standard output, with the error reached in bits.
 
 Coefficients are rounded to the working precision one at a time, lowest power first, and the others refitted each time,
-so that the printed polynomial, not its unrounded ideal, is the good one.
+so that the printed polynomial, not its unrounded ideal, is the good one. Note [Functions by pieces] says what the
+pieces are.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -119,11 +121,59 @@ TARGETS = {
 }  # fmt: skip
 
 
+@dataclass
+class Pieces:
+    """An odd function of float32 that is constant from ``last`` on; of x, ``slope`` x is the first term there is."""
+
+    f: Fn
+    last: float
+    slope: float
+
+
+PIECES = {"TANH": Pieces(mp.tanh, 9.03, 1.0), "ERF": Pieces(mp.erf, 3.93, 2 / math.sqrt(math.pi))}
+_PIECE_DEGREE, _FIRST_EXPONENT = 5, -4
+
+
+def _center(f: Fn, lo: float, hi: float) -> float:
+    """A float32 near the middle of [lo, hi] whose function is a float32 to 2^-32 of itself, or the best there is."""
+    middle, best = np.float32((lo + hi) / 2), (mp.inf, 0.0)
+    for step in range(20_000):
+        for sign in (1, -1):
+            x = float(np.float32(middle + sign * step * np.spacing(middle)))
+            value = f(mp.mpf(x))
+            best = min(best, (abs(value - _round(value, "float32")) / value, x))
+        if best[0] < mp.mpf(2) ** -32 or step * np.spacing(middle) > (hi - lo) / 16:
+            break
+    return best[1]
+
+
+def fit_pieces(pieces: Pieces) -> tuple[list[list[float]], float]:
+    """(center, coefficients) of each piece, and log2 of the largest relative error of all."""
+    f, degree = pieces.f, {"float32": _PIECE_DEGREE}
+    start = 2.0**_FIRST_EXPONENT
+    fixed: tuple[float, ...] = (0.0, _round(mp.mpf(pieces.slope) - 1, "float32"), 0.0)
+    coefs, worst = fit(Target(lambda x: f(x) - x, lambda x: 1 / f(x), 0, start, degree, fixed), "float32")
+    rows = [[0.0, *coefs]]
+    while start < pieces.last:
+        end = min(start + 2.0 ** math.floor(math.log2(start)) / 4, pieces.last)
+        center = _center(f, start, end)
+        fixed = (_round(f(mp.mpf(center)), "float32"),)
+        relative = Target(
+            lambda d, c=center: f(c + d), lambda d, c=center: 1 / f(c + d), start - center, end - center, degree, fixed
+        )
+        coefs, bits = fit(relative, "float32")
+        rows.append([center, *coefs])
+        start, worst = end, max(worst, bits)
+    return rows, worst
+
+
 HEADER = '''"""Polynomial coefficients of the vector math.
 
 Generated: ``python tools/minimax.py > jitgrad/codegen/vmath/coefs.py``.
 
-Each row is (name, LLVM scalar type): coefficients from the lowest power up, with the largest weighted error.
+Each row of ``COEFS`` is (name, LLVM scalar type): coefficients from the lowest power up, with the largest weighted
+error. ``PIECES``: from where on the function is constant, and (center, coefficients) of each piece, see Note [Functions
+by pieces].
 """
 
 # fmt: off
@@ -140,6 +190,14 @@ def main() -> None:
                 lines = textwrap.wrap(", ".join(map(repr, coefs)) + ",", 108)
                 print(textwrap.indent("\n".join(lines), " " * 8))
                 print("    ),", flush=True)
+    print("}")
+    print("\nPIECES: dict[str, tuple[float, tuple[tuple[float, ...], ...]]] = {")
+    for name, pieces in PIECES.items():
+        rows, bits = fit_pieces(pieces)
+        print(f'    "{name}": ({pieces.last}, (  # 2^{bits:.1f}')
+        for row in rows:
+            print(f"        ({', '.join(str(np.float32(x)) for x in row)}),", flush=True)
+        print("    )),")
     print("}")
 
 

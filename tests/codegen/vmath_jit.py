@@ -38,7 +38,8 @@ def target_of(cpu: str) -> tuple[str, str]:
 def _isa(features: str) -> Isa:
     """What an x86 target with these features has."""
     flags = set(features.split(","))
-    return Isa(fma="+fma" in flags, round="+sse4.1" in flags, half="+f16c" in flags, scale="+avx512vl" in flags)
+    is_wide = "+avx512vl" in flags
+    return Isa("+fma" in flags, "+sse4.1" in flags, "+f16c" in flags, scale=is_wide, lookup=is_wide)
 
 
 def _load(b: FnBuilder, dtype: DType, width: int, pointer: str) -> str:

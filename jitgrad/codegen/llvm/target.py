@@ -48,7 +48,7 @@ class Target:
     @property
     def isa(self) -> Isa:
         """What vector code must know of it."""
-        return Isa(self.has_fma, self.has_round, self.has_half, self.width == 16)
+        return Isa(self.has_fma, self.has_round, self.has_half, scale=self.width == 16, lookup=self.width == 16)
 
     @property
     def key(self) -> str:

@@ -25,12 +25,14 @@ class Isa:
         round: has floor, ceil, trunc and round-to-even instructions.
         half: converts between float16 and float32 in one instruction.
         scale: multiplies a vector by powers of two in one instruction (AVX-512's VSCALEF).
+        lookup: takes each lane from one of 32 numbers in two registers (AVX-512's VPERMT2PS).
     """
 
     fma: bool = True
     round: bool = True
     half: bool = False
     scale: bool = False
+    lookup: bool = False
 
 
 def float_literal(value: float, llvm_type: str) -> str:

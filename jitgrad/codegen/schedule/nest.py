@@ -44,6 +44,7 @@ _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than com
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ENDLESS = 30e6  # a loop that may not end must be in reach of Ctrl-C: Note [Interrupting a native step]
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
+_BEGIN = 5.0  # cost of beginning the loop of vectors
 
 
 def make_kernel(body: LoopBody, target: Target) -> LoopKernel:
@@ -101,7 +102,7 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
                 access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
         vectors = -(-extents[d] // _LANES)
         across = _ACROSS * reduces / vectors if d in reduced else 0.0
-        return (work + access) * vectors * _LANES / extents[d] + across, -d
+        return ((work + access) * vectors + _BEGIN) * _LANES / extents[d] + across, -d
 
     return min(range(len(extents)), key=cost)
 

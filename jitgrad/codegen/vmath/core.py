@@ -19,11 +19,11 @@ In: a ``FnBuilder``. Out: instructions in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from jitgrad.codegen.llvm.text import FnBuilder, vector_type
+from jitgrad.codegen.llvm.text import FnBuilder, float_literal, vector_type
 
 __all__ = [
     "FORMATS",
@@ -68,6 +68,13 @@ def _joined(low: Lanes, high: Lanes) -> Lanes:
     places = ", ".join([f"i32 {i}" for i in range(2 * low.width)])
     text = f"shufflevector {low.typed}, {high.typed}, <{2 * low.width} x i32> <{places}>"
     return Lanes(low.b, low.scalar, 2 * low.width, low.b.op(text))
+
+
+def _all_joined(parts: list[Lanes]) -> Lanes:
+    """The lanes of all, whose number is a power of 2."""
+    while len(parts) > 1:
+        parts = [_joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def split_constant(value: Fraction, *bits: int) -> list[float]:
@@ -187,19 +194,9 @@ class Lanes:
         lanes = 512 // (32 if self.scalar == "float" else 64)
         if self.width <= lanes:
             return self._scaled(power)
-        parts = []
-        for first in range(0, self.width, lanes):
-            places = ", ".join([f"i32 {first + i}" for i in range(lanes)])
-            mask = f"<{lanes} x i32> <{places}>"
-            x, n = [
-                Lanes(self.b, self.scalar, lanes, self.b.op(f"shufflevector {v.typed}, {v.type} poison, {mask}"))
-                for v in (self, power)
-            ]
-            parts.append(x._scaled(n))
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [_joined(a, b) for a, b in pairs]
-        return parts[0]
+        starts = range(0, self.width, lanes)
+        places = [range(at, at + lanes) for at in starts]
+        return _all_joined([self._places(some)._scaled(power._places(some)) for some in places])
 
     def _scaled(self, power: Lanes) -> Lanes:
         """``scaled`` of one register."""
@@ -210,6 +207,33 @@ class Lanes:
             operands.append("i32 4")  # rounding as the thread has it
         name = f"llvm.x86.avx512.mask.scalef.{kind}.{size}"
         return Lanes(self.b, self.scalar, self.width, self.b.call(self.type, name, *operands))
+
+    def in_registers(self, lanes: int, function: Callable[[Lanes], Lanes]) -> Lanes:
+        """The number at place ``self``, an integer modulo 32, of up to 32 floats; 16 lanes, with ``isa.lookup``."""
+        if self.width == lanes:
+            return function(self)
+        if self.width < lanes:
+            wide = self.b.splat(self.reg, self.scalar, lanes) if self.width == 1 else self._places(range(lanes)).reg
+            found = function(Lanes(self.b, self.scalar, lanes, wide))
+            if self.width > 1:
+                return found._places(range(self.width))
+            return Lanes(self.b, found.scalar, 1, self.b.op(f"extractelement {found.typed}, i64 0"))
+        return _all_joined([function(self._places(range(at, at + lanes))) for at in range(0, self.width, lanes)])
+
+    def _places(self, places: range) -> Lanes:
+        """The lanes at some places; where there are none, the first one."""
+        text = ", ".join([f"i32 {i if i < self.width else 0}" for i in places])
+        mask = f"<{len(places)} x i32> <{text}>"
+        reg = self.b.op(f"shufflevector {self.typed}, {self.type} poison, {mask}")
+        return Lanes(self.b, self.scalar, len(places), reg)
+
+    def lookup(self, table: Sequence[float]) -> Lanes:
+        """The number at place ``self``, an integer modulo 32, of up to 32 floats. Of 16 lanes, with ``isa.lookup``."""
+        numbers = [*table, *[0.0] * (32 - len(table))]
+        halves = ["<16 x float> <" + ", ".join([f"float {float_literal(x, 'float')}" for x in half]) + ">"
+                  for half in (numbers[:16], numbers[16:])]  # fmt: skip
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        return Lanes(self.b, "float", 16, self.b.call("<16 x float>", name, halves[0], self.typed, halves[1]))
 
     @property
     def can_scale(self) -> bool:

@@ -19,6 +19,7 @@ from fractions import Fraction
 
 from jitgrad.codegen.vmath.coefs import COEFS
 from jitgrad.codegen.vmath.core import FORMATS, Lanes, select, split_constant
+from jitgrad.codegen.vmath.pieces import by_pieces, has_pieces
 
 __all__ = ["LN2", "RANGES", "cosh", "erf", "exp", "exp2", "exp_unscaled", "expm1", "scale_by_power", "sigmoid", "sinh",
            "tanh"]  # fmt: skip
@@ -187,7 +188,9 @@ def sigmoid(x: Lanes) -> Lanes:
 
 
 def tanh(x: Lanes) -> Lanes:
-    """h / (h + 1) with h = expm1(2|x|) / 2."""
+    """h / (h + 1) with h = expm1(2|x|) / 2; or Note [Functions by pieces]."""
+    if has_pieces(x):
+        return by_pieces("TANH", x)
     size = x.abs()
     h = _expm1_half((size + size).at_most(2.0 * RANGES[x.scalar].saturate))
     return _logistic(h, h, may_be_large=True).copysign(x)
@@ -217,6 +220,8 @@ _ERF_LARGE = {"float": ("ERF_LARGE32", 4.0), "double": ("ERF_LARGE64", 6.0)}  # 
 
 
 def erf(x: Lanes) -> Lanes:
+    if has_pieces(x):
+        return by_pieces("ERF", x)
     name, last = _ERF_LARGE[x.scalar]
     size = x.abs()
     z = x * x

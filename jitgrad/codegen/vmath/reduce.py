@@ -79,15 +79,17 @@ def _each_lane(x: Lanes, start: Reduced) -> Reduced:
 def _direct(x: Lanes) -> Reduced:
     """Cody and Waite. The first parts of pi/2 are so short that n times them is exact."""
     n, n_bits = nearest_int(x * (2 / math.pi))
-    return (n_bits, *_DIRECT[x.scalar](x, n))
+    has_exact = x.scalar == "float" or x.b.isa.fma
+    return (n_bits, *(_direct_fma if has_exact else _direct64)(x, n))
 
 
-def _direct32(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
+def _direct_fma(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
     """Three full parts and exact fma: x - n * high is exact, and the product n * middle is kept as a pair.
 
     Where x - n * high is the smaller, the sum's error is itself rounded: half an ULP of r at most.
     """
-    high, middle, low = split_constant(PI_HALF, 24, 24)
+    bits = x.fmt.mantissa + 1
+    high, middle, low = split_constant(PI_HALF, bits, bits)
     r = n.fma(-high, x)
     product, error = two_product(n, n.const(-middle))
     r, rounding = quick_two_sum(r, product)
@@ -95,7 +97,7 @@ def _direct32(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _direct64(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
-    """Four parts of 33, 33, 33 and 53 bits; n has at most 20 bits."""
+    """Without fma: four parts of 33, 33, 33 and 53 bits; n has at most 20 bits."""
     a, b, c, d = split_constant(PI_HALF, 33, 33, 33)
     r, error1 = two_sum(x - n * a, n * -b)
     r, error2 = two_sum(r, n * -c)
@@ -170,6 +172,3 @@ def _load_word(index: Lanes) -> Lanes:
     b.declare(f"@two_over_pi = private unnamed_addr constant [{len(TWO_OVER_PI)} x i64] [{table}]")
     address = b.op(f"getelementptr i64, ptr @two_over_pi, {index.typed}")
     return index.new(f"load i64, ptr {address}")
-
-
-_DIRECT = {"float": _direct32, "double": _direct64}

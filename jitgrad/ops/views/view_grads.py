@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitgrad.ops.aval import Aval, check_inside, last_position, make_aval
+from jitgrad.ops.aval import Aval, check_inside, contiguous_strides, last_position, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
 from jitgrad.ops.shapes import wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
@@ -167,11 +167,12 @@ def _windows(b: Any, count: int, size: int, step: int) -> Any:
 def _lower_unfold(b: Any, x: Any, dim: int, size: int, step: int) -> Any:
     if not x.shape:
         return b.reshape(x, (size,))
-    d, rank = wrap_dim(dim, len(x.shape)), len(x.shape)
+    d = wrap_dim(dim, len(x.shape))
     count = (x.shape[d] - size) // step + 1
-    moved = b.permute(x, (d, *(i for i in range(rank) if i != d)))
-    taken = b.gather(moved, [_windows(b, count, size, step)])  # [count, size, *rest]
-    return b.permute(taken, (*range(2, 2 + d), 0, *range(2 + d, rank + 1), 1))
+    dims = [[digit] for digit in zip(x.shape, contiguous_strides(x.shape), strict=True)]
+    own = dims[d][0][1]
+    dims[d] = [(count, own * step)]
+    return b.cast(b.windows(x, [*dims, [(size, own)]]), x.dtype)
 
 
 def _unfold_rule(c: RuleContext, g: Any) -> Any:

@@ -19,8 +19,6 @@ from jitgrad.dtypes import float32, float64, int64
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.dispatch_hook import call
 from jitgrad.ops.table import Vjp, define
-from jitgrad.ops.windows.pooling import spread_of_one
-from jitgrad.ops.windows.window_ranges import sliding
 
 __all__ = ["Row", "cubic_weights", "taps_of"]
 
@@ -157,14 +155,22 @@ def _read(b: Any, x: Any, axis: int, places: Any) -> Any:
 def _lower_resampled(b: Any, x: Any, kind: str, rows: tuple[Row, ...]) -> Any:
     lead = len(x.shape) - len(rows)
     if all(map(_repeats, [kind] * len(rows), rows)):
-        for axis in reversed(range(lead, len(x.shape))):  # whole rows last
-            extent, out, *_ = rows[axis - lead]
-            x = spread_of_one(b, x, axis, sliding(out, extent, out // extent, out // extent))
-        return x
+        return _repeated(b, x, [out // extent for extent, out, *_ in rows])
     for axis, row in enumerate(rows, lead):
         terms = [_weighted(b, _wide(b, kind, _read(b, x, axis, at)), axis, w) for at, w in _taps(b, kind, row)]
         x = _added(b, terms)
     return x
+
+
+def _repeated(b: Any, x: Any, counts: list[int]) -> Any:
+    """Each element so many times along each of the last dims; in memory of its own, whose rows others read whole."""
+    lead = len(x.shape) - len(counts)
+    split, wide = [*x.shape[:lead]], [*x.shape[:lead]]
+    for extent, count in zip(x.shape[lead:], counts, strict=True):
+        split += [extent, 1]
+        wide += [extent, count]
+    shape = tuple(n * count for n, count in zip(x.shape[lead:], counts, strict=True))
+    return b.copy(b.reshape(b.expand(b.reshape(x, tuple(split)), tuple(wide)), (*x.shape[:lead], *shape)))
 
 
 def _wide(b: Any, kind: str, x: Any) -> Any:
