@@ -94,11 +94,13 @@ def _log_tail(s: mp.mpf) -> mp.mpf:
 
 
 LN2_HALF = mp.log(2) / 2
-PIO4_SQ = (mp.pi / 4) ** 2
+PIO4_SQ, PIO2_SQ = (mp.pi / 4) ** 2, (mp.pi / 2) ** 2
 LOG_Z = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
 TARGETS = {
     "EXP": Target(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r),
                   -LN2_HALF, LN2_HALF, {"float32": 4, "float64": 9}),
+    "EXP_STEP": Target(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2, -LN2_HALF / 16, LN2_HALF / 16,
+                       {"float64": 4}),
     "EXP2": Target(lambda r: (mp.power(2, r) - 1) / r, lambda r: r, -0.5, 0.5, {"float32": 5, "float64": 10}),
     "LOG": Target(lambda f: (mp.log1p(f) - f) / f**2, lambda f: f**2 / mp.log1p(f),
                   -mp.mpf(1) / 3, mp.mpf(1) / 3, {"float32": 8}, (-0.5,)),
@@ -111,9 +113,7 @@ TARGETS = {
                         {"float32": 6, "float64": 12}),
     "ERF_LARGE32": Target(lambda t: -mp.log(mp.erfc(t)), mp.erfc, 1, 4, {"float32": 7}),
     "ERF_LARGE64": Target(lambda t: -mp.log(mp.erfc(t)), mp.erfc, 1, 6, {"float64": 18}),
-    "SIN": _odd_tail(mp.sin, PIO4_SQ, float32=3, float64=5),
-    "COS": Target(_even(lambda r: (mp.cos(r) - 1) / r**2), _even(lambda r: r**2), 0, PIO4_SQ,
-                  {"float32": 3, "float64": 6}, (-0.5,)),
+    "SIN_TURN": _odd_tail(mp.sin, PIO2_SQ, float32=3, float64=7),
     "TAN": _odd_tail(mp.tan, PIO4_SQ, float32=6, float64=13),
     "ASIN": _odd_tail(mp.asin, 0.5625**2, float32=5, float64=12),
     "ATAN": _odd_tail(mp.atan, 1, float32=8, float64=20),

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on Na
 
 HOST_FEATURES = set(target_of("host")[1].split(","))
 CPUS = ["host", *(cpu for cpu, needs in LEVELS.items() if set(filter(None, needs.split(","))) <= HOST_FEATURES)]
+_HAS_LOOKUP = "+avx512vl" in HOST_FEATURES
 LIMIT_ULP = 2.0
 STRIDE = int(os.environ.get("JITGRAD_ULP_STRIDE", "6007"))  # 1 = all float32, some hours
 FLOATS = (np.float32, np.float64)
@@ -132,6 +133,32 @@ def test_float32_is_within_2_ulp(op, cpu):
 def test_float64_is_within_2_ulp(op, cpu):
     x, reference = sample64(op)
     check(run(op, x, cpu=cpu), reference, x)
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    """With one NaN."""
+    return np.where(np.isnan(x), x.dtype.type(np.nan), x).view(f"u{x.itemsize}")
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_square_roots_are_rounded_correctly(cpu):
+    """float32: of every number of two octaves, and around subnormal and huge ones; float64: near squares, too."""
+    starts = [0, (1 << 23) - (1 << 15), 0x0F800000 - (1 << 15), 0x7F800000 - (1 << 15)]
+    numbers = [np.arange(0x3F800000, 0x40800000, dtype=np.uint32)]
+    numbers += [np.arange(start, start + (1 << 16), dtype=np.uint32) for start in starts]
+    x = np.concatenate(numbers).view(np.float32)
+    np.testing.assert_array_equal(_bits(run("sqrt", x, width=16, cpu=cpu)), _bits(np.sqrt(x)))
+    rng = np.random.default_rng(5)
+    root = np.exp(rng.uniform(-350, 350, 1 << 17))
+    anything = rng.integers(0, 1 << 63, 1 << 17).view(np.float64)
+    around = [root * root, np.nextafter(root * root, 0), np.nextafter(root * root, np.inf)]
+    x = np.concatenate([*around, anything, np.arange(1 << 16) ** 2.0, np.arange(1 << 16) * 5e-324])
+    np.testing.assert_array_equal(_bits(run("sqrt", x, width=8, cpu=cpu)), _bits(np.sqrt(x)))
+
+
+def test_tanh_is_within_one_ulp_where_it_is_found_by_pieces():
+    x = inputs32()
+    assert ulp_errors(run("tanh", x, width=16), reference32("tanh")).max() < (0.9 if _HAS_LOOKUP else 2)
 
 
 @pytest.mark.parametrize("op", ["sin", "cos", "tan"])

@@ -228,12 +228,19 @@ class Lanes:
         return Lanes(self.b, self.scalar, len(places), reg)
 
     def lookup(self, table: Sequence[float]) -> Lanes:
-        """The number at place ``self``, an integer modulo 32, of up to 32 floats. Of 16 lanes, with ``isa.lookup``."""
-        numbers = [*table, *[0.0] * (32 - len(table))]
-        halves = ["<16 x float> <" + ", ".join([f"float {float_literal(x, 'float')}" for x in half]) + ">"
-                  for half in (numbers[:16], numbers[16:])]  # fmt: skip
-        name = "llvm.x86.avx512.vpermi2var.ps.512"
-        return Lanes(self.b, "float", 16, self.b.call("<16 x float>", name, halves[0], self.typed, halves[1]))
+        """The number at place ``self``, an integer modulo the table's length; of one register, with ``isa.lookup``.
+
+        The table has up to 32 numbers for 16 lanes of 32 bits, and 16 for 8 lanes of 64.
+        """
+        scalar, kind = ("float", "ps") if self.scalar == "i32" else ("double", "pd")
+        numbers = [*table, *[0.0] * (2 * self.width - len(table))]
+        parts = [numbers[: self.width], numbers[self.width :]]
+        of_table = vector_type(self.width, scalar)
+        low, high = (
+            f"{of_table} <{', '.join([f'{scalar} {float_literal(x, scalar)}' for x in part])}>" for part in parts
+        )
+        found = self.b.call(of_table, f"llvm.x86.avx512.vpermi2var.{kind}.512", low, self.typed, high)
+        return Lanes(self.b, scalar, self.width, found)
 
     @property
     def can_scale(self) -> bool:

@@ -127,10 +127,33 @@ def exp(x: Lanes) -> Lanes:
     A softmax under a mask of -inf took three times as long as one under a mask of -3. Under its mask VSCALEF leaves
     such lanes alone.
     """
+    if x.scalar == "double" and x.b.isa.lookup:
+        return x.in_registers(8, _exp_by_table)
     vanishes = x < RANGES[x.scalar].underflow
     if x.can_scale:
         return select(vanishes, 0.0, scale_by_power(*exp_unscaled(x.at_most(RANGES[x.scalar].overflow))))
     return select(vanishes, 0.0, scale_by_power(*exp_unscaled(_clamped(select(vanishes, 0.0, x)))))
+
+
+_STEPS = 16
+_POWERS = [2.0 ** (j / _STEPS) for j in range(_STEPS)]
+
+
+def _exp_by_table(x: Lanes) -> Lanes:
+    """exp of a register of float64: n counts sixteenths, so |r| <= ln 2 / 32, and half the degree will do.
+
+    Its last four bits find 2^(n mod 1) in a table, and VSCALEF takes the whole part of n.
+    """
+    limits = RANGES["double"]
+    vanishes = x < limits.underflow
+    x = x.at_most(limits.overflow)
+    magic = x.fmt.round_magic / _STEPS
+    shifted = x.mad(1 / math.log(2), magic)
+    n = shifted - magic
+    r = n.mad(-limits.ln2_lo, n.mad(-limits.ln2_hi, x))
+    power = shifted.bits().lookup(_POWERS)
+    tail = (r * r).mad(r.poly(COEFS["EXP_STEP", "double"]), r)
+    return select(vanishes, 0.0, tail.mad(power, power).scaled(n))
 
 
 def exp2(x: Lanes) -> Lanes:

@@ -18,6 +18,7 @@ from jitgrad.codegen.llvm.text import FnBuilder
 from jitgrad.codegen.vmath import basic
 from jitgrad.codegen.vmath import exp as vmath_exp
 from jitgrad.codegen.vmath import log as vmath_log
+from jitgrad.codegen.vmath import root as vmath_root
 from jitgrad.codegen.vmath import trig as vmath_trig
 from jitgrad.codegen.vmath.core import Lanes, select
 from jitgrad.codegen.vmath.round import round_mode
@@ -43,7 +44,7 @@ EMIT: dict[str, Callable[..., Lanes]] = {
     "log2": vmath_log.log2,
     "log10": vmath_log.log10,
     "log1p": vmath_log.log1p,
-    "sqrt": Lanes.sqrt,
+    "sqrt": vmath_root.sqrt,
     "sin": vmath_trig.sin,
     "cos": vmath_trig.cos,
     "tan": vmath_trig.tan,

@@ -1,6 +1,6 @@
-"""Arguments of trigonometric functions, brought to [-pi/4, pi/4].
+"""Arguments of trigonometric functions, brought to [-pi/4, pi/4] or [-pi/2, pi/2].
 
-Owns: ``reduce_pi_half``, for every finite argument.
+Owns: ``reduce_pi_half`` and ``reduce_pi``, for every finite argument.
 Must not know: what is computed from the result.
 
 Method: Cody and Waite's subtraction of n pi/2 in parts for moderate arguments. If some lane is larger, a branch does
@@ -11,6 +11,7 @@ bits of 2/pi only those around the binary point are formed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -19,7 +20,7 @@ from jitgrad.codegen.llvm.text import FnBuilder, Isa
 from jitgrad.codegen.vmath.core import Lanes, quick_two_sum, select, split_constant, two_product, two_sum
 from jitgrad.codegen.vmath.exp import nearest_int
 
-__all__ = ["PI_HALF", "reduce_pi_half"]
+__all__ = ["PI_HALF", "reduce_pi", "reduce_pi_half"]
 
 PI_HALF = Fraction("1.5707963267948966192313216916397514420985846996875529104874722961539082031431")
 # The fraction bits of 2/pi, 64 a word, after a word of zeros: the bits that the largest float64 needs end the table.
@@ -39,25 +40,55 @@ def reduce_pi_half(x: Lanes) -> Reduced:
 
     NaN and infinities give r = NaN.
     """
+    n, n_bits = nearest_int(x * (2 / math.pi))
+    return _exact_where_large(x, (n_bits, *_without(x, n, PI_HALF)), _payne_hanek)
+
+
+def reduce_pi(x: Lanes, quarter_turns: int) -> Reduced:
+    """(n, r, low) with x + quarter_turns pi/2 = n pi + r + low and |r| <= pi/2; n is right modulo 2.
+
+    Args:
+        quarter_turns: 0 or 1.
+    """
+    turns = x.mad(1 / math.pi, 0.5) if quarter_turns else x * (1 / math.pi)
+    n, n_bits = nearest_int(turns)
+    if quarter_turns:
+        n = n - 0.5
+    direct = (n_bits, *_without(x, n, 2 * PI_HALF))
+    return _exact_where_large(x, direct, lambda one: _in_half_turns(*_payne_hanek(one), quarter_turns))
+
+
+def _in_half_turns(n: Lanes, r: Lanes, low: Lanes, more: int) -> Reduced:
+    """(n + more) pi/2 + r + low, in half turns: the odd quarter turn goes to r, away from what r is."""
+    n = n + more if more else n
+    is_odd, is_negative = (n & 1).ne(0), r < 0.0
+    high, rest = split_constant(PI_HALF, r.fmt.mantissa + 1)
+    moved, error = two_sum(r, select(is_negative, r.const(high), -high))
+    error = error + select(is_negative, r.const(rest), -rest) + low
+    half_turns = (n >> 1) + select(is_negative, n.const(0), 1)
+    return select(is_odd, half_turns, n >> 1), select(is_odd, moved, r), select(is_odd, error, low)
+
+
+def _exact_where_large(x: Lanes, direct: Reduced, exact: Callable[[Lanes], Reduced]) -> Reduced:
+    """``direct``, but ``exact`` of each lane that is too large for it."""
     b = x.b
-    direct = _direct(x)
     slow, done = b.label("reduce"), b.label("reduce")
     large = x.abs() > LARGEST_DIRECT[x.scalar]
     before = b.block
     b.do(f"br i1 {large.any()}, label %{slow}, label %{done}")
     b.start(slow)
-    exact = tuple(select(large, e, d) for e, d in zip(_each_lane(x, direct), direct, strict=True))
+    found = tuple(select(large, e, d) for e, d in zip(_each_lane(x, direct, exact), direct, strict=True))
     after = b.block
     b.do(f"br label %{done}")
     b.start(done)
-    n, r, low = (d.phi((d.reg, before), (e.reg, after)) for d, e in zip(direct, exact, strict=True))
+    n, r, low = (d.phi((d.reg, before), (e.reg, after)) for d, e in zip(direct, found, strict=True))
     return n, r, low
 
 
-def _each_lane(x: Lanes, start: Reduced) -> Reduced:
-    """``_payne_hanek`` lane by lane in a loop: rare work should cost little code, for code costs compile time."""
+def _each_lane(x: Lanes, start: Reduced, exact: Callable[[Lanes], Reduced]) -> Reduced:
+    """``exact`` lane by lane in a loop: rare work should cost little code, for code costs compile time."""
     if x.width == 1:
-        return _payne_hanek(x)
+        return exact(x)
     b = x.b
     head, done = b.label("lane"), b.label("lane")
     before = b.block
@@ -66,7 +97,7 @@ def _each_lane(x: Lanes, start: Reduced) -> Reduced:
     lane = b.op(f"phi i64 [ 0, %{before} ], [ %{head}.next, %{head} ]")
     carried = [v.phi((v.reg, before), (f"%{head}.{k}", head)) for k, v in enumerate(start)]
     one = Lanes(b, x.scalar, 1, b.op(f"extractelement {x.typed}, i64 {lane}"))
-    for k, (vector, value) in enumerate(zip(carried, _payne_hanek(one), strict=True)):
+    for k, (vector, value) in enumerate(zip(carried, exact(one), strict=True)):
         b.do(f"%{head}.{k} = insertelement {vector.typed}, {value.typed}, i64 {lane}")
     b.do(f"%{head}.next = add i64 {lane}, 1")
     b.do(f"%{head}.more = icmp ult i64 %{head}.next, {x.width}")
@@ -76,29 +107,28 @@ def _each_lane(x: Lanes, start: Reduced) -> Reduced:
     return n, r, low
 
 
-def _direct(x: Lanes) -> Reduced:
-    """Cody and Waite. The first parts of pi/2 are so short that n times them is exact."""
-    n, n_bits = nearest_int(x * (2 / math.pi))
+def _without(x: Lanes, n: Lanes, turn: Fraction) -> tuple[Lanes, Lanes]:
+    """x - n turn as a pair, by Cody and Waite's method; n is a multiple of 1/2."""
     has_exact = x.scalar == "float" or x.b.isa.fma
-    return (n_bits, *(_direct_fma if has_exact else _direct64)(x, n))
+    return (_direct_fma if has_exact else _direct64)(x, n, turn)
 
 
-def _direct_fma(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
+def _direct_fma(x: Lanes, n: Lanes, turn: Fraction) -> tuple[Lanes, Lanes]:
     """Three full parts and exact fma: x - n * high is exact, and the product n * middle is kept as a pair.
 
     Where x - n * high is the smaller, the sum's error is itself rounded: half an ULP of r at most.
     """
     bits = x.fmt.mantissa + 1
-    high, middle, low = split_constant(PI_HALF, bits, bits)
+    high, middle, low = split_constant(turn, bits, bits)
     r = n.fma(-high, x)
     product, error = two_product(n, n.const(-middle))
     r, rounding = quick_two_sum(r, product)
     return r, rounding + n.mad(-low, error)
 
 
-def _direct64(x: Lanes, n: Lanes) -> tuple[Lanes, Lanes]:
-    """Without fma: four parts of 33, 33, 33 and 53 bits; n has at most 20 bits."""
-    a, b, c, d = split_constant(PI_HALF, 33, 33, 33)
+def _direct64(x: Lanes, n: Lanes, turn: Fraction) -> tuple[Lanes, Lanes]:
+    """Without fma: four parts of 33, 33, 33 and 53 bits, whose products with n of at most 20 bits are exact."""
+    a, b, c, d = split_constant(turn, 33, 33, 33)
     r, error1 = two_sum(x - n * a, n * -b)
     r, error2 = two_sum(r, n * -c)
     return quick_two_sum(r, n.mad(-d, error1 + error2))
