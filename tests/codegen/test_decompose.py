@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from jitgrad.codegen.primitives.builder import Builder, Value
@@ -12,23 +14,64 @@ from jitgrad.dtypes import float32, int64
 from jitgrad.ops.aval import make_aval
 
 
-def one_of_each_row(columns: int, is_computed: bool) -> Value:
-    """``x[arange(8), chosen]`` of an input, or of something that is computed from one."""
+def _log_softmax(b: Builder, x: Value) -> Value:
+    shifted = b.sub(x, b.reduce("max", x, (1,), keepdim=True))
+    return b.sub(shifted, b.log(b.reduce("sum", b.exp(shifted), (1,), keepdim=True)))
+
+
+def _bias(b: Builder, columns: int) -> Value:
+    return b.expand(b.input(2, make_aval((columns,), float32)), (columns, columns))
+
+
+_COMPUTED: dict[str, Callable[[Builder, Value], Value]] = {
+    "input": lambda b, x: x,
+    "exp": lambda b, x: b.exp(x),
+    "log_softmax": _log_softmax,
+    "of a product": lambda b, x: _log_softmax(b, b.matmul(x, b.permute(x, (1, 0)))),
+    "of a layer": lambda b, x: _log_softmax(b, b.add(b.matmul(x, b.permute(x, (1, 0))), _bias(b, x.shape[0]))),
+    "flipped": lambda b, x: b.exp(b.slice(x, (0, x.shape[1] - 1), (x.shape[0], -1), (1, -1))),
+    "sums": lambda b, x: b.exp(b.sum(b.expand(b.reshape(x, (*x.shape, 1)), (*x.shape, 9)), (2,))),
+}
+
+
+def one_of_each_row(rows: int, columns: int, name: str) -> Value:
+    """``x[arange(rows), chosen]`` of an input, or of something that is computed from one."""
     b = Builder()
-    x: Value = b.input(0, make_aval((8, columns), float32))
-    chosen = b.input(1, make_aval((8,), int64))
-    picked = b.gather(b.exp(x) if is_computed else x, [b.iota((8,), 0), chosen])
+    x: Value = b.input(0, make_aval((rows, columns), float32))
+    chosen = b.input(1, make_aval((rows,), int64))
+    picked = b.gather(_COMPUTED[name](b, x), [b.iota((rows,), 0), chosen])
     return rewrite([picked], DECOMPOSE, b)[0]
 
 
+def _ops_of(v: Value) -> dict[str, Value]:
+    found, stack = {}, [v]
+    while stack:
+        one = stack.pop()
+        found[one.op] = one
+        stack += one.srcs
+    return found
+
+
 @pytest.mark.parametrize(
-    ("columns", "is_computed", "op"), [(64, True, "reduce_max"), (64, False, "gather"), (4, False, "reduce_max")]
+    ("name", "columns", "is_walked"),
+    [
+        ("input", 4, True), ("input", 64, False), ("input", 500, False), ("exp", 4, True), ("exp", 64, False),
+        ("exp", 500, False), ("flipped", 64, True), ("flipped", 500, False), ("sums", 64, True),
+    ],
+)  # fmt: skip
+def test_rows_are_walked_where_they_are_short_or_computed_from_others(name: str, columns: int, is_walked: bool) -> None:
+    """A walk compares each column with the chosen one; else one element is read, and computed from."""
+    ops = _ops_of(one_of_each_row(8, columns, name))
+    assert ("reduce_max" in ops, "gather" in ops) == (is_walked, not is_walked)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("log_softmax", "input"), ("of a product", "matmul"), ("of a layer", "add")]
 )
-def test_rows_are_walked_where_they_are_computed_or_short(columns: int, is_computed: bool, op: str) -> None:
-    found = one_of_each_row(columns, is_computed)
-    while found.op == "reshape":
-        (found,) = found.srcs
-    assert found.op == op
+def test_one_column_of_a_softmax_is_computed_from_one_element(name: str, table: str) -> None:
+    gather = _ops_of(one_of_each_row(64, 64, name))["gather"]
+    assert gather.srcs[0].op == table
+    assert gather.shape == (64,)
 
 
 def test_none_of_one_element_has_no_elements() -> None:

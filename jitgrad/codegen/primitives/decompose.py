@@ -8,8 +8,9 @@ Must not know: kernels, LLVM.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
+from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.simplify import Rule, const_of
 from jitgrad.dtypes import FLOATING, bool_, int64
 from jitgrad.symbols.number import greatest, smallest
@@ -120,11 +121,10 @@ def _is_iota(v: Value, dim: int, extent: int) -> bool:
 
 
 def _row_select(shape: tuple[int, ...], indices: tuple[Value, ...]) -> bool:
-    """``x[arange(rows), column]`` with few columns: a comparison per element fuses, a gather does not."""
+    """``x[arange(rows), column]``."""
     return (
         len(shape) == 2
         and len(indices) == 2
-        and shape[1] <= _ONE_HOT_LIMIT
         and indices[0].shape == (shape[0],)
         and _is_iota(indices[0], 0, shape[0])
     )
@@ -140,18 +140,68 @@ def _hot(b: Builder, shape: tuple[int, ...], column: Value) -> Value:
 
 _WIDE = 16
 """A row of so many columns or more takes longer to walk than to look into."""
+_DEPTH = 6
 
 
 def _gather(b: Builder, v: Value) -> Value | None:
     x, *indices = v.srcs
     if 0 in x.shape or not _row_select(x.shape, tuple(indices)):
         return None
-    if x.op == "input" and x.shape[1] >= _WIDE:  # nothing computes its rows: to read one element of each is less work
+    if x.shape[1] >= _WIDE:
+        found = _at_one_column(b, x, indices, _DEPTH)
+        if found is not None:
+            return None if found is v else found
+    if x.shape[1] > _ONE_HOT_LIMIT:  # a comparison per element fuses, a gather does not, but only rows are walked
         return None
     hot = _hot(b, x.shape, indices[1])
     if x.dtype.category is FLOATING:  # a sum would lose the sign of -0.0
         return b.reduce("max", b.where(hot, x, -math.inf), (1,))
     return b.reduce("max" if x.dtype is bool_ else "sum", b.where(hot, x, 0), (1,))
+
+
+def _at_one_column(b: Builder, x: Value, indices: Sequence[Value], depth: int) -> Value | None:
+    """``x[arange(rows), column]``, computed from one column of what lies in memory; None if ``x`` needs something else.
+
+    Example: of log_softmax(y) it is y[arange(rows), column] - max - log(sum), without a third walk along the rows.
+    """
+    rows, number = x.shape[0], const_of(x)
+    if number is not None:
+        return b.const(number, x.dtype, (rows,))
+    table = _in_memory(x)
+    if table is not None:
+        zero = b.const(0, int64, (rows,))
+        at = iter(indices)
+        return b.make("gather", (table, *(zero if n == 1 else next(at) for n in table.shape)), (), (rows,), x.dtype)
+    if _is_column(x):
+        return b.reshape(x.srcs[0], (rows,))
+    if x.op not in POINTWISE or not depth:
+        return None
+    srcs = [_at_one_column(b, s, indices, depth - 1) for s in x.srcs]
+    return None if None in srcs else b.make(x.op, tuple(srcs), x.params, (rows,), x.dtype)  # type: ignore[arg-type]
+
+
+def _in_memory(x: Value) -> Value | None:
+    """What ``x``, a matrix, lies in memory as, perhaps with dims of 1: an input, a product, or what is added to it."""
+    base = x
+    while base.op == "reshape":
+        base = base.srcs[0]
+    if 1 in x.shape or [n for n in base.shape if n != 1] != [*x.shape]:
+        return None
+    if base.op in ("input", "matmul"):
+        return base
+    is_epilogue = base.op in POINTWISE and any(_is_product(s) for s in base.srcs)
+    return base if is_epilogue and not any(_is_column(s) for s in base.srcs) else None
+
+
+def _is_product(x: Value) -> bool:
+    while x.op == "reshape":
+        x = x.srcs[0]
+    return x.op == "matmul"
+
+
+def _is_column(x: Value) -> bool:
+    """Whether ``x`` is one number per row, as its largest element is: a product's loop does not know it."""
+    return x.op == "expand" and x.srcs[0].shape == (x.shape[0], 1)
 
 
 def _scatter(b: Builder, v: Value) -> Value | None:
@@ -161,7 +211,7 @@ def _scatter(b: Builder, v: Value) -> Value | None:
     base, src, *indices = v.srcs
     if 0 in v.shape or 0 in src.shape:
         return base
-    if _row_select(v.shape, tuple(indices)):
+    if v.shape[1:] and v.shape[1] <= _ONE_HOT_LIMIT and _row_select(v.shape, tuple(indices)):
         new: Value = b.expand(b.reshape(src, (v.shape[0], 1)), v.shape)
         if v.op != "scatter_set" and not (v.op == "scatter_add" and const_of(base) == 0):
             new = b.pointwise(v.op[8:], base, new)
