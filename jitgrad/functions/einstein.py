@@ -1,17 +1,21 @@
 """Einstein summation, as one product per pair of operands: a batched matrix product if anything is summed.
 
-Owns: reading the subscripts, and the order of permutes, reshapes and products.
+Owns: reading the subscripts, and the order of permutes, reshapes and products; what was found is kept per equation and
+shapes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from jitgrad.door import door
 from jitgrad.functions.devices import lowered
 from jitgrad.functions.views import expand, permute, reshape, unsqueeze
-from jitgrad.ops.table import OPS
+from jitgrad.ops.table import OPS, Op
 from jitgrad.state import autocasts
 from jitgrad.tensor_base import TensorBase
 
@@ -38,39 +42,168 @@ def einsum(equation: str, *operands: Any) -> Any:
     tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else list(operands)
     if autocasts and len(tensors) > 1:
         tensors = list(lowered(*tensors))
-    terms, output = _parse(equation.replace(" ", ""), tensors)
-    extents = _extents(terms, tensors)
-    parts = [_without_repeats(x, term) for x, term in zip(tensors, terms, strict=True)]
-    total, names = parts[0]
-    for i, (x, term) in enumerate(parts[1:], 1):
-        later = set(output).union(*(t for _, t in parts[i + 1 :]))
-        if later.issuperset(names + term):
-            total, names = _multiply(total, names, x, term, output)
-        else:
-            total, names = _contract(total, names, x, term, later, extents)
-    found = _finish(total, names, output)
-    return permute(found, tuple(range(found.ndim))) if found is tensors[0] else found
-
-
-def _parse(equation: str, tensors: list[Any]) -> tuple[list[str], str]:
-    left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise RuntimeError(
-            f"einsum(): the number of operands ({len(tensors)}) does not match the subscripts ({len(terms)}): "
-            f"{equation}"
-        )
     for i, x in enumerate(tensors):
         if not isinstance(x, TensorBase):
             raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(x).__name__}")
+    shapes = tuple([x.shape for x in tensors])
+    is_known = all([type(n) is int for shape in shapes for n in shape])  # others are numbers of a trace
+    values: list[Any] = tensors[:]
+    for function, places, arguments in (_known_steps if is_known else _steps)(equation, shapes):
+        values.append(function(*[values[i] for i in places], *arguments))
+    found = values[-1]
+    return permute(found, tuple(range(found.ndim))) if found is tensors[0] else found
+
+
+Step = tuple[Callable[..., Any], tuple[int, ...], tuple[Any, ...]]
+"""A function, where its tensors are - the operands first, then the steps' results - and its other arguments."""
+
+
+class _Part(NamedTuple):
+    """A tensor while the steps are found.
+
+    Attributes:
+        place: where it will be.
+        names: a letter per dimension.
+        shape: an extent of 1 may stand for a larger one.
+    """
+
+    place: int
+    names: str
+    shape: tuple[int, ...]
+
+
+class _Steps:
+    """The steps of an einsum while they are found."""
+
+    def __init__(self, equation: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+        self.found: list[Step] = []
+        self._count = len(shapes)
+        terms, output = _parse(equation.replace(" ", ""), [len(shape) for shape in shapes])
+        self.extents = _extents(terms, shapes)
+        rows = enumerate(zip(terms, shapes, strict=True))
+        parts = [self._without_repeats(_Part(i, term, shape)) for i, (term, shape) in rows]
+        total = parts[0]
+        for i, part in enumerate(parts[1:], 1):
+            later = set(output).union(*(p.names for p in parts[i + 1 :]))
+            keeps_all = later.issuperset(total.names + part.names)
+            total = self._multiply(total, part, output) if keeps_all else self._contract(total, part, later)
+        self._finish(total, output)
+
+    def _add(self, function: Callable[..., Any], parts: tuple[_Part, ...], names: str, shape: Any, *args: Any) -> _Part:
+        """The result of a step."""
+        self.found.append((function, tuple([part.place for part in parts]), args))
+        return _Part(self._count + len(self.found) - 1, names, tuple(shape))
+
+    def _permute(self, x: _Part, names: str) -> _Part:
+        dims = tuple([x.names.index(name) for name in names])
+        return self._add(permute, (x,), names, [x.shape[d] for d in dims], dims) if names != x.names else x
+
+    def _reshape(self, x: _Part, names: str, shape: tuple[int, ...]) -> _Part:
+        return self._add(reshape, (x,), names, shape, shape)
+
+    def _without_repeats(self, x: _Part) -> _Part:
+        """A letter that occurs twice in a term means the diagonal."""
+        for name in sorted(set(x.names)):
+            while x.names.count(name) > 1:
+                first = x.names.index(name)
+                second = x.names.index(name, first + 1)
+                kept = [i for i in range(len(x.names)) if i not in (first, second)]
+                names = "".join([x.names[i] for i in kept]) + name
+                extent = min(x.shape[first], x.shape[second])
+                x = self._add(_diagonal, (x,), names, [*[x.shape[i] for i in kept], extent], first, second)
+        return x
+
+    def _sum_unused(self, x: _Part, used: set[str]) -> _Part:
+        """Sum the dimensions that nobody needs any more."""
+        gone = tuple([i for i, name in enumerate(x.names) if name not in used])
+        kept = [i for i in range(len(x.names)) if i not in gone]
+        names = "".join([x.names[i] for i in kept])
+        return self._add(_sum, (x,), names, [x.shape[i] for i in kept], gone) if gone else x
+
+    def _arrange(self, x: _Part, groups: tuple[str, ...]) -> _Part:
+        """Each group of letters merged into one dimension."""
+        x = self._permute(x, "".join(groups))
+        shape = tuple([self.extents[name] for name in x.names])
+        if x.shape != shape:
+            x = self._add(expand, (x,), x.names, shape, shape)
+        if all([len(group) == 1 for group in groups]):
+            return x
+        return self._reshape(x, "", tuple([math.prod([self.extents[name] for name in group]) for group in groups]))
+
+    def _contract(self, x: _Part, y: _Part, later: set[str]) -> _Part:
+        """The product of two operands, summed over the letters that only they have: of matrices, or a batch of them."""
+        x = self._sum_unused(x, later | set(y.names))
+        y = self._sum_unused(y, later | set(x.names))
+        shared = [c for c in x.names if c in y.names]
+        batch, inner = "".join(c for c in shared if c in later), "".join(c for c in shared if c not in later)
+        rows, columns = "".join(c for c in x.names if c not in shared), "".join(c for c in y.names if c not in shared)
+        first = (batch,) if batch else ()
+        x, y = self._arrange(x, (*first, rows, inner)), self._arrange(y, (*first, inner, columns))
+        product = self._add(_product, (x, y), "", (*x.shape[:-1], y.shape[-1]), _BMM if batch else _MM)
+        names = batch + rows + columns
+        return self._reshape(product, names, tuple([self.extents[name] for name in names]))  # a view, as PyTorch's is
+
+    def _multiply(self, x: _Part, y: _Part, output: str) -> _Part:
+        """The product of two operands of which nothing is summed, with the dimensions in the output's order."""
+        names = [name for name in output if name in x.names + y.names]
+        names += [name for name in dict.fromkeys(x.names + y.names) if name not in output]
+        x, y = self._spread(x, names), self._spread(y, names)
+        shape = [n if m == 1 else m for m, n in zip(x.shape, y.shape, strict=True)]
+        return self._add(operator.mul, (x, y), "".join(names), shape)
+
+    def _spread(self, x: _Part, names: list[str]) -> _Part:
+        """With a dimension for each of the names, of extent 1 where it has none."""
+        own = x.names
+        x = self._permute(x, "".join([name for name in names if name in own]))
+        for dim, name in enumerate(names):
+            if name not in own:
+                x = self._add(unsqueeze, (x,), "", (*x.shape[:dim], 1, *x.shape[dim:]), dim)
+        return x
+
+    def _finish(self, x: _Part, output: str) -> None:
+        x = self._sum_unused(x, set(output))
+        missing = sorted(set(output) - set(x.names))
+        if missing:
+            raise RuntimeError(f"einsum(): output subscript {missing[0]} does not appear in the equation")
+        self._permute(x, output)
+
+
+def _diagonal(x: Any, first: int, second: int) -> Any:
+    return door.apply(_DIAGONAL, x, 0, first, second)
+
+
+def _sum(x: Any, dims: tuple[int, ...]) -> Any:
+    return x.sum(dims, dtype=x.dtype)
+
+
+def _product(x: Any, y: Any, op: Op) -> Any:
+    return door.apply(op, x, y)
+
+
+def _steps(equation: str, shapes: tuple[tuple[int, ...], ...]) -> list[Step]:
+    """What an einsum of operands of such shapes does; the last result is its own."""
+    return _Steps(equation, shapes).found
+
+
+_known_steps = lru_cache(maxsize=1024)(_steps)
+
+
+def _parse(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of each operand, and those of the result."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise RuntimeError(
+            f"einsum(): the number of operands ({len(ranks)}) does not match the subscripts ({len(terms)}): {equation}"
+        )
     widest = 0
-    for i, (term, x) in enumerate(zip(terms, tensors, strict=True)):
+    for i, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
         named = term.replace("...", "")
-        hidden = x.ndim - len(named)
+        hidden = rank - len(named)
         if hidden < 0 or (hidden and "..." not in term):
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({len(named)}) does not match the number of "
-                f"dimensions ({x.ndim}) for operand {i}"
+                f"dimensions ({rank}) for operand {i}"
             )
         widest = max(widest, hidden)
         terms[i] = term.replace("...", _DOTS[len(_DOTS) - hidden :])
@@ -81,77 +214,12 @@ def _parse(equation: str, tensors: list[Any]) -> tuple[list[str], str]:
     return terms, dots + "".join(once)
 
 
-def _extents(terms: list[str], tensors: list[Any]) -> dict[str, int]:
+def _extents(terms: list[str], shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
     extents: dict[str, int] = {}
-    for term, x in zip(terms, tensors, strict=True):
-        for name, n in zip(term, x.shape, strict=True):
+    for term, shape in zip(terms, shapes, strict=True):
+        for name, n in zip(term, shape, strict=True):
             known = extents.get(name, 1)
             if known != 1 and n not in (1, known):
                 raise RuntimeError(f"einsum(): subscript {name} has size {n} for an operand, but {known} for another")
             extents[name] = n if known == 1 else known  # which may be 0
     return extents
-
-
-def _without_repeats(x: Any, term: str) -> tuple[Any, str]:
-    """A letter that occurs twice in a term means the diagonal."""
-    for name in sorted(set(term)):
-        while term.count(name) > 1:
-            first = term.index(name)
-            second = term.index(name, first + 1)
-            x = door.apply(_DIAGONAL, x, 0, first, second)
-            term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + name
-    return x, term
-
-
-def _sum_unused(x: Any, term: str, used: set[str]) -> tuple[Any, str]:
-    """Sum the dimensions that nobody needs any more."""
-    gone = tuple(i for i, name in enumerate(term) if name not in used)
-    return (x.sum(gone, dtype=x.dtype), "".join(c for c in term if c in used)) if gone else (x, term)
-
-
-def _arrange(x: Any, term: str, groups: tuple[str, ...], extents: dict[str, int]) -> Any:
-    """Each group of letters merged into one dimension."""
-    names = "".join(groups)
-    if names != term:
-        x = permute(x, tuple([term.index(name) for name in names]))
-    shape = tuple([extents[name] for name in names])
-    x = x if x.shape == shape else expand(x, shape)
-    if all([len(group) == 1 for group in groups]):
-        return x
-    return reshape(x, tuple([math.prod([extents[name] for name in group]) for group in groups]))
-
-
-def _contract(x: Any, left: str, y: Any, right: str, later: set[str], extents: dict[str, int]) -> tuple[Any, str]:
-    """The product of two operands, summed over the letters that only they have: of matrices, or of a batch of them."""
-    x, left = _sum_unused(x, left, later | set(right))
-    y, right = _sum_unused(y, right, later | set(left))
-    shared = [c for c in left if c in right]
-    batch, inner = "".join(c for c in shared if c in later), "".join(c for c in shared if c not in later)
-    rows, columns = "".join(c for c in left if c not in right), "".join(c for c in right if c not in left)
-    first = (batch,) if batch else ()
-    x, y = _arrange(x, left, (*first, rows, inner), extents), _arrange(y, right, (*first, inner, columns), extents)
-    names = batch + rows + columns
-    return reshape(door.apply(_BMM if batch else _MM, x, y), tuple([extents[name] for name in names])), names
-
-
-def _multiply(x: Any, left: str, y: Any, right: str, output: str) -> tuple[Any, str]:
-    """The product of two operands of which nothing is summed, with the dimensions in the output's order."""
-    names = [name for name in output if name in left + right]
-    names += [name for name in dict.fromkeys(left + right) if name not in output]
-    return _spread(x, left, names) * _spread(y, right, names), "".join(names)
-
-
-def _spread(x: Any, term: str, names: list[str]) -> Any:
-    """With a dimension for each of the names, of extent 1 where it has none."""
-    x = permute(x, tuple(term.index(name) for name in names if name in term))
-    for dim, name in enumerate(names):
-        x = x if name in term else unsqueeze(x, dim)
-    return x
-
-
-def _finish(x: Any, names: str, output: str) -> Any:
-    x, names = _sum_unused(x, names, set(output))
-    missing = set(output) - set(names)
-    if missing:
-        raise RuntimeError(f"einsum(): output subscript {sorted(missing)[0]} does not appear in the equation")
-    return permute(x, tuple(names.index(name) for name in output)) if names != output else x

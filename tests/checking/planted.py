@@ -47,18 +47,18 @@ PLANTED = [
     # constants and formulas of kernels
     Planted(_MATH + "exp.py", "return (high + tail) + 1.0, shifted", "return (high + tail) + 1.0001, shifted",
             "functions", "exp"),
-    Planted(_MATH + "exp.py", "h = _expm1_half((size + size)", "h = _expm1_half((size)", "functions", "tanh"),
+    Planted(_MATH + "exp.py", 'by_pieces("TANH", x)', 'by_pieces("ERF", x)', "functions", "tanh"),  # with AVX-512
     Planted(_MATH + "exp.py", "_logistic(select(x < 0.0, e, 1.0), e, may_be_large=False)",
             "_logistic(select(x < 0.0, 1.0, e), e, may_be_large=False)", "functions", "sigmoid"),
     Planted(_MATH + "exp.py", "return select(tiny, x, half + half)", "return select(tiny, x, half)",
             "functions", "expm1"),
     Planted(_MATH + "exp.py", "(half - 0.25 / half).copysign(x))", "(half + 0.25 / half).copysign(x))",
             "functions", "sinh"),
-    Planted(_MATH + "exp.py", "large = (1.0 - p * power_of_two", "large = (1.001 - p * power_of_two",
-            "classifier", "gelu"),
+    Planted(_MATH + "exp.py", 'by_pieces("ERF", x)', 'by_pieces("TANH", x)', "classifier", "gelu"),  # with AVX-512
     Planted(_MATH + "log.py", "return _with_poles(x, select(tiny, x, result), u)",
             "return _with_poles(x, select(tiny, result, x), u)", "functions", "log1p"),
-    Planted(_MATH + "trig.py", "result = _sin_or_cos(x, 0)", "result = _sin_or_cos(x, 1)", "functions", "sin"),
+    Planted(_MATH + "trig.py", "_of_half_turn(*reduce_pi(x, 0)))", "_of_half_turn(*reduce_pi(x, 1)))",
+            "functions", "sin"),
     # lowerings
     Planted("ops/pointwise/arithmetic.py", "np.subtract, lambda b, x, y: b.sub(x, y), [",
             "np.subtract, lambda b, x, y: b.sub(y, x), [", "arithmetic", "sub"),

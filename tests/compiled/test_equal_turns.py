@@ -221,7 +221,7 @@ def test_an_optimizer_with_a_number_that_changes() -> None:
         return h.detach()
 
     def change(args: tuple[Any, ...], nr: int) -> tuple[Any, ...]:
-        return (*args[:2], 0.5 + 0.25 * nr)
+        return (*args[:2], 0.5 + 0.05 * nr)
 
     arguments = inputs((BATCH, WIDTH), MATRIX)
     assert equal_turns(lambda: agree(step, lambda: (*arguments(), 0.5), 6, change)) > 0

@@ -44,7 +44,8 @@ _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than com
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
 _ENDLESS = 30e6  # a loop that may not end must be in reach of Ctrl-C: Note [Interrupting a native step]
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
-_BEGIN = 5.0  # cost of beginning the loop of vectors
+_BEGIN = 5.0  # cost of beginning a loop of less than a vector
+_LONG = 2 * _LANES  # from here on neither that nor lanes past the end count, lest the choice vary with extents
 
 
 def make_kernel(body: LoopBody, target: Target) -> LoopKernel:
@@ -102,7 +103,10 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
                 access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
         vectors = -(-extents[d] // _LANES)
         across = _ACROSS * reduces / vectors if d in reduced else 0.0
-        return ((work + access) * vectors + _BEGIN) * _LANES / extents[d] + across, -d
+        begin = _BEGIN if extents[d] < _LANES else 0.0
+        if extents[d] >= _LONG:
+            return work + access + across, -d
+        return ((work + access) * vectors + begin) * _LANES / extents[d] + across, -d
 
     return min(range(len(extents)), key=cost)
 

@@ -57,7 +57,7 @@ def _np_log_softmax(x: Any, dim: int) -> Any:
 def _lower_softmax(b: Any, x: Any, dim: int) -> Any:
     axes = _axes(x, dim)
     e = b.exp(b.sub(x, b.reduce("max", x, axes, True)))
-    return b.div(e, b.sum(e, axes, True))
+    return b.mul(e, b.div(1.0, b.sum(e, axes, True)))  # the sum is at least 1; quotients take as long as e
 
 
 def _lower_log_softmax(b: Any, x: Any, dim: int) -> Any:
