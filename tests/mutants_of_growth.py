@@ -126,7 +126,7 @@ GROWTH_MUTANTS = [
     *_in(
         "functions",
         ("_parse.py", "if value is not None and type(value) is not DType:", "if False:", _OPTIONS),
-        ("_parse.py", " and type(sum(row)) not in FLOATS", "", _BEFORE),
+        ("_parse.py", " and type(sum(row)) not in OTHER_SUMS", "", _BEFORE),
         ("known_makings.py", "if is_constant else None", "if True else None", _MAKINGS),
         ("known_makings.py", "functools.partial(kept.copy, \"K\")", "kept.copy", _MAKINGS),
         ("inplace.py", "        check_fits(src, self._aval.dtype)\n", "        pass\n", _COPIES),
