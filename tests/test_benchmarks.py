@@ -175,6 +175,17 @@ def test_modules_of_both_libraries_agree(kind: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
+@pytest.mark.parametrize("kind", ["forward", "step"])
+def test_kernels_of_both_libraries_agree(kind: str) -> None:
+    kernels = importlib.import_module("benchmarks.kernels")
+    alternating = importlib.import_module("benchmarks.alternating")
+    assert len(kernels.CASES) > 80
+    for case in kernels.CASES[:: 5 if kind == "step" else 3]:
+        ours, theirs = (alternating.summary(case.call_of(subject, kind)()) for subject in ("jitgrad", "torch"))
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3, err_msg=case.name)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
 def test_loops_of_all_forms_are_measured() -> None:
     forms = importlib.import_module("benchmarks.forms")
     for name in forms.LOOPS:
