@@ -58,7 +58,7 @@ Step = tuple[Callable[..., Any], tuple[int, ...], tuple[Any, ...]]
 """A function, where its tensors are - the operands first, then the steps' results - and its other arguments."""
 
 
-class _Operand(NamedTuple):
+class _Factor(NamedTuple):
     """A tensor while the steps are found.
 
     Attributes:
@@ -81,7 +81,7 @@ class _Steps:
         terms, output = _parse(equation.replace(" ", ""), [len(shape) for shape in shapes])
         self.extents = _extents(terms, shapes)
         rows = enumerate(zip(terms, shapes, strict=True))
-        parts = [self._without_repeats(_Operand(i, term, shape)) for i, (term, shape) in rows]
+        parts = [self._without_repeats(_Factor(i, term, shape)) for i, (term, shape) in rows]
         total = parts[0]
         for i, part in enumerate(parts[1:], 1):
             later = set(output).union(*(p.names for p in parts[i + 1 :]))
@@ -89,19 +89,21 @@ class _Steps:
             total = self._multiply(total, part, output) if keeps_all else self._contract(total, part, later)
         self._finish(total, output)
 
-    def _add(self, function: Callable[..., Any], parts: tuple[_Operand, ...], names: str, shape: Any, *args: Any) -> _Operand:
+    def _add(
+        self, function: Callable[..., Any], parts: tuple[_Factor, ...], names: str, shape: Any, *args: Any
+    ) -> _Factor:
         """The result of a step."""
         self.found.append((function, tuple([part.place for part in parts]), args))
-        return _Operand(self._count + len(self.found) - 1, names, tuple(shape))
+        return _Factor(self._count + len(self.found) - 1, names, tuple(shape))
 
-    def _permute(self, x: _Operand, names: str) -> _Operand:
+    def _permute(self, x: _Factor, names: str) -> _Factor:
         dims = tuple([x.names.index(name) for name in names])
         return self._add(permute, (x,), names, [x.shape[d] for d in dims], dims) if names != x.names else x
 
-    def _reshape(self, x: _Operand, names: str, shape: tuple[int, ...]) -> _Operand:
+    def _reshape(self, x: _Factor, names: str, shape: tuple[int, ...]) -> _Factor:
         return self._add(reshape, (x,), names, shape, shape)
 
-    def _without_repeats(self, x: _Operand) -> _Operand:
+    def _without_repeats(self, x: _Factor) -> _Factor:
         """A letter that occurs twice in a term means the diagonal."""
         for name in sorted(set(x.names)):
             while x.names.count(name) > 1:
@@ -113,14 +115,14 @@ class _Steps:
                 x = self._add(_diagonal, (x,), names, [*[x.shape[i] for i in kept], extent], first, second)
         return x
 
-    def _sum_unused(self, x: _Operand, used: set[str]) -> _Operand:
+    def _sum_unused(self, x: _Factor, used: set[str]) -> _Factor:
         """Sum the dimensions that nobody needs any more."""
         gone = tuple([i for i, name in enumerate(x.names) if name not in used])
         kept = [i for i in range(len(x.names)) if i not in gone]
         names = "".join([x.names[i] for i in kept])
         return self._add(_sum, (x,), names, [x.shape[i] for i in kept], gone) if gone else x
 
-    def _arrange(self, x: _Operand, groups: tuple[str, ...]) -> _Operand:
+    def _arrange(self, x: _Factor, groups: tuple[str, ...]) -> _Factor:
         """Each group of letters merged into one dimension."""
         x = self._permute(x, "".join(groups))
         shape = tuple([self.extents[name] for name in x.names])
@@ -130,7 +132,7 @@ class _Steps:
             return x
         return self._reshape(x, "", tuple([math.prod([self.extents[name] for name in group]) for group in groups]))
 
-    def _contract(self, x: _Operand, y: _Operand, later: set[str]) -> _Operand:
+    def _contract(self, x: _Factor, y: _Factor, later: set[str]) -> _Factor:
         """The product of two operands, summed over the letters that only they have: of matrices, or a batch of them."""
         x = self._sum_unused(x, later | set(y.names))
         y = self._sum_unused(y, later | set(x.names))
@@ -143,7 +145,7 @@ class _Steps:
         names = batch + rows + columns
         return self._reshape(product, names, tuple([self.extents[name] for name in names]))  # a view, as PyTorch's is
 
-    def _multiply(self, x: _Operand, y: _Operand, output: str) -> _Operand:
+    def _multiply(self, x: _Factor, y: _Factor, output: str) -> _Factor:
         """The product of two operands of which nothing is summed, with the dimensions in the output's order."""
         names = [name for name in output if name in x.names + y.names]
         names += [name for name in dict.fromkeys(x.names + y.names) if name not in output]
@@ -151,7 +153,7 @@ class _Steps:
         shape = [n if m == 1 else m for m, n in zip(x.shape, y.shape, strict=True)]
         return self._add(operator.mul, (x, y), "".join(names), shape)
 
-    def _spread(self, x: _Operand, names: list[str]) -> _Operand:
+    def _spread(self, x: _Factor, names: list[str]) -> _Factor:
         """With a dimension for each of the names, of extent 1 where it has none."""
         own = x.names
         x = self._permute(x, "".join([name for name in names if name in own]))
@@ -160,7 +162,7 @@ class _Steps:
                 x = self._add(unsqueeze, (x,), "", (*x.shape[:dim], 1, *x.shape[dim:]), dim)
         return x
 
-    def _finish(self, x: _Operand, output: str) -> None:
+    def _finish(self, x: _Factor, output: str) -> None:
         x = self._sum_unused(x, set(output))
         missing = sorted(set(output) - set(x.names))
         if missing:
