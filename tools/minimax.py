@@ -130,7 +130,7 @@ class Pieces:
     slope: float
 
 
-PIECES = {"TANH": Pieces(mp.tanh, 9.03, 1.0), "ERF": Pieces(mp.erf, 3.93, 2 / math.sqrt(math.pi))}
+PIECES = {"TANH": Pieces(mp.tanh, 9.9, 1.0), "ERF": Pieces(mp.erf, 4.5, 2 / math.sqrt(math.pi))}
 _PIECE_DEGREE, _FIRST_EXPONENT = 5, -4
 
 

@@ -156,9 +156,15 @@ def test_square_roots_are_rounded_correctly(cpu):
     np.testing.assert_array_equal(_bits(run("sqrt", x, width=8, cpu=cpu)), _bits(np.sqrt(x)))
 
 
-def test_tanh_is_within_one_ulp_where_it_is_found_by_pieces():
+@pytest.mark.parametrize("op", ["tanh", "erf"])
+def test_what_is_found_by_pieces_is_within_one_ulp_and_ends_at_one(op):
+    """gelu(-100) is -0, not 100 times what is missing."""
     x = inputs32()
-    assert ulp_errors(run("tanh", x, width=16), reference32("tanh")).max() < (0.9 if _HAS_LOOKUP else 2)
+    got = run(op, x, width=16)
+    assert ulp_errors(got, reference32(op)).max() < (1 if _HAS_LOOKUP else 2)
+    size = np.abs(x)
+    assert (np.abs(got[size >= 10]) == 1).all()
+    assert (np.abs(got[~np.isnan(got)]) <= 1).all()
 
 
 @pytest.mark.parametrize("op", ["sin", "cos", "tan"])
