@@ -44,6 +44,7 @@ COUNTERS: dict[str, str] = {
     "plans": "segments planned (simplified, fused, lowered)",
     "known_plans": "segments that took the plan of an equal one of the same function",
     "families": "plans for all extents, Note [Program families]",
+    "lent_programs": "programs and paths for extents that are near to those that they were made for, Note [Advice]",
     "family_programs": "programs that took such a plan: their segments differ from a known one in extents alone",
     "path_families": "paths derived for all extents, Note [Path families]",
     "copied_paths": "stretches of such paths that were copied, not recorded",

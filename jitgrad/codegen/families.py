@@ -11,7 +11,8 @@ Must not know: how segments are planned.
 # Planning costs a hundred microseconds an operation, and graphs, sentences or molecules bring other extents with each
 # step. So from a kind's ``_TRACED_FROM``-th segment on it is planned with symbols for those extents that differ from
 # the one before (Note [Symbolic extents]), which gives a program that serves all extents with the same answers to the
-# same guards: a *member* of the family of programs that such segments have. Where no member's guards hold, another is
+# same guards: a *member* of the family of programs that such segments have. A member serves near extents, too, for
+# which some of its advice is not the best (Note [Advice]). Where no member's guards hold, another is
 # made, up to ``_MAX_MEMBERS``; from a kind that gives members for one set of extents only nothing more is expected.
 # A member's programs are, word for word, what planning would have made, but for the tile of a matrix product (any is
 # right, all give the same bits): ``config.verify`` plans each of them as well, and compares.
@@ -30,6 +31,7 @@ from jitgrad.errors import CompileError
 from jitgrad.events import bump, is_logged, log
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
+from jitgrad.symbols.advice import near
 from jitgrad.symbols.evaluator import Evaluator, evaluator
 from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, Segment
@@ -44,6 +46,8 @@ _MAX_PINNED = 3
 """Members for one set of extents that a kind may have before it is given up."""
 _MAX_KINDS = 1024
 _MAX_INSTRS = 4000
+_MOST_LENT = 100
+"""After so many programs whose extents were near to a member's own, another member is made."""
 
 Planner = Callable[[Segment], Program]
 
@@ -202,16 +206,19 @@ class _Family:
         self.members: list[_Member] = []
         self.seen = 0
         self.pinned = 0
+        self.lent = 0
         self.last: tuple[int, ...] = ()
 
     def program_of(self, kind: _SegmentKind, plan: Planner) -> Program | None:
         for nr, member in enumerate(self.members):
-            program = _checked(member, member.program_of(kind), kind, plan)
+            program = _checked(member, member.program_of(kind, True), kind, plan)
             if program is not None:
                 if nr:
                     self.members.insert(0, self.members.pop(nr))
                 bump("family_programs")
                 return program
+        if (lent := self._lent(kind)) is not None:
+            return lent
         before, self.last = self.last, kind.extents
         if before == kind.extents:
             return None
@@ -224,7 +231,21 @@ class _Family:
             return None
         self.pinned += made.is_pinned
         self.members.insert(0, made)
-        return _checked(made, made.program_of(kind), kind, plan)
+        return _checked(made, made.program_of(kind, True), kind, plan)
+
+    def _lent(self, kind: _SegmentKind) -> Program | None:
+        """A program that a member lends to near extents, Note [Advice]; None where they should have their own."""
+        if config.verify or config.same_bits:
+            return None
+        self.lent += 1
+        if self.lent % _MOST_LENT == 0 and len(self.members) < _MAX_MEMBERS:
+            return None
+        for member in self.members:
+            program = member.program_of(kind, False)
+            if program is not None:
+                bump("lent_programs")
+                return program
+        return None
 
 
 def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Program:
@@ -250,13 +271,19 @@ class _Member:
         self.fixed = fixed  # number of an extent -> what it must be
         self.free = [n for n in range(len(kind.extents)) if n not in fixed]
         self.is_pinned = env.is_pinned()
+        self.own = [symbol.value for symbol in env.symbols]
         self.evaluate: Evaluator = evaluator(env.guards, len(env.symbols), numbers_of(program))
+        self.advice: Evaluator = evaluator(env.advice, len(env.symbols), ())
 
-    def program_of(self, kind: _SegmentKind) -> Program | None:
+    def program_of(self, kind: _SegmentKind, is_best: bool) -> Program | None:
+        """The program; None where guards say no, or advice (``is_best``), or the extents are not near."""
         extents = kind.extents
         if any([extents[n] != value for n, value in self.fixed.items()]):
             return None
-        found = self.evaluate(*[extents[n] for n in self.free])
+        free = [extents[n] for n in self.free]
+        if self.advice(*free) is None if is_best else not near(free, self.own):
+            return None
+        found = self.evaluate(*free)
         return None if found is None else self._filled(found, kind)
 
     def _filled(self, found: tuple[Any, ...], kind: _SegmentKind) -> Program:

@@ -36,7 +36,7 @@ from jitgrad.codegen.schedule.kernel_ir import COMBINING, KernelInstr, LoopKerne
 from jitgrad.codegen.schedule.loop_body import LoopBody, Store
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena
 from jitgrad.codegen.schedule.nest import make_kernel
-from jitgrad.codegen.schedule.order import CACHE_NBYTES, DEEP_SHARE, depth_first, levels
+from jitgrad.codegen.schedule.order import depth_first, fits_cache, levels, takes_far_less
 from jitgrad.dtypes import DType
 from jitgrad.events import bump
 from jitgrad.ops.aval import contiguous_strides
@@ -137,10 +137,10 @@ class _Planner:
         """Stages, and the arena's size: by levels, or one value after the other where that takes far less memory."""
         stages = levels(jobs)
         size = self._arena()
-        if size > CACHE_NBYTES:
+        if not fits_cache(size):
             deep = depth_first(jobs, self._arena_nbytes)
             least = self._arena()
-            if least < DEEP_SHARE * size:
+            if takes_far_less(least, size):
                 return deep, least
             stages = levels(jobs)
             size = self._arena()

@@ -114,6 +114,11 @@ class _Backend:
         return _forks.copied_path(recorder, given, kind, RUNNING)
 
     @staticmethod
+    def copied_program(recorder: Any, end: Any) -> Any:
+        """The program of a segment that was not compiled when it was recorded, by the same Note; or None."""
+        return _forks.copied_program(recorder.trie, end)
+
+    @staticmethod
     def backward_eagerly(request: Any) -> Any:
         """A backward that is none of the step's, see Note [Interrupts]."""
         return _eagerly(execute_request, request)

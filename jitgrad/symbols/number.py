@@ -14,7 +14,7 @@ Must not know: what is planned.
 # Nothing is lost unnoticed: what cannot keep an expression (``range``, ``int``, NumPy) asks for the value, and that
 # leaves the guard that it is this value. Three helpers are for code that would do so without need: ``whole(x)`` is
 # ``int(x)``, ``lifted(f)(x)`` keeps a call of ``f`` as part of the expression, and ``similar(x)`` is the value for
-# decisions that are right for all numbers, and good for those of about the same size.
+# decisions that are right for all numbers, and good for those of about the same size: it is advice (Note [Advice]).
 # Symbols are extents of two or more, so that many answers are known without a guard (``n != 0``).
 # Example: ``x.sum(1)`` of [n, 16] has ``n`` units, a grain of ``max(1, int(n * 6000 / cost))``, and reads rows of 64
 # bytes; the guards say that ``n * 16`` is at most four chunks (else the sum would be cut), and a few more.
@@ -32,8 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_symbolic", "is_tuple", "lifted",
-           "number_key", "plain", "settled", "similar", "smallest", "value_of", "whole", "without_tokens"]
+__all__ = ["TOKEN", "Guard", "ShapeEnv", "SymNumber", "current_env", "greatest", "is_certain", "is_symbolic",
+           "is_tuple", "lifted", "number_key", "plain", "settled", "similar", "smallest", "value_of", "whole",
+           "without_tokens"]  # fmt: skip
 
 TOKEN = "$of:"
 """How the ``repr`` of a symbolic number begins."""
@@ -63,6 +64,7 @@ class ShapeEnv:
 
     Attributes:
         guards: in the order in which they were asked.
+        advice: questions about time alone, likewise; Note [Advice].
         symbols: the extents.
         avals: layouts that were made of symbolic numbers.
         by_size: how arenas are planned, Note [Arenas for all extents]; None: that is not decided yet.
@@ -70,6 +72,7 @@ class ShapeEnv:
 
     def __init__(self) -> None:
         self.guards: list[Guard] = []
+        self.advice: list[Guard] = []
         self.symbols: list[SymNumber] = []
         self.avals: dict[Any, Any] = {}
         self.by_size: bool | None = None
@@ -77,6 +80,8 @@ class ShapeEnv:
         self._constants: list[Any] = []
         self._interned: dict[Any, SymNumber] = {}
         self._asked: dict[Any, None] = {}
+        self._suggested: dict[Any, None] = {}
+        self._takes_advice = False
 
     def __enter__(self) -> ShapeEnv:
         _active.env = self
@@ -122,15 +127,35 @@ class ShapeEnv:
         return self._make("call", (function, *args), function(*[value_of(x) for x in args]), low)
 
     def ask(self, op: str, x: Any, y: Any) -> bool:
-        """Whether a comparison holds; a guard, unless it does for all extents."""
+        """Whether a comparison holds; a guard, or advice, unless it does for all extents."""
         answer = bool(_COMPARE[op](value_of(x), value_of(y)))
-        if _is_certain(op, x, y):
+        if is_certain(op, x, y):
             return answer
         key = (op, number_key(x), number_key(y))
-        if key not in self._asked:
+        if key in self._asked or (self._takes_advice and key in self._suggested):
+            return answer
+        if self._takes_advice:
+            self._suggested[key] = None
+            self.advice.append(Guard(op, x, y, answer))
+        else:
             self._asked[key] = None
             self.guards.append(Guard(op, x, y, answer))
         return answer
+
+    def differ(self, x: Any, y: Any) -> None:
+        """Let it be advice that two numbers differ, also where they are equal here."""
+        key = "differ", number_key(x), number_key(y)
+        if key not in self._suggested:
+            self._suggested[key] = None
+            self.advice.append(Guard("==", x, y, False))
+
+    def asking(self, takes_advice: bool, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """``function(*args, **named)``; what it asks is advice, or makes guards."""
+        before, self._takes_advice = self._takes_advice, takes_advice
+        try:
+            return function(*args, **named)
+        finally:
+            self._takes_advice = before
 
     def _make(self, op: str, args: tuple[Any, ...], value: Any, low: int | None) -> SymNumber:
         key = (op, *map(number_key, args))
@@ -214,7 +239,7 @@ def _lowest(x: Any) -> int | None:
     return x.low if type(x) is SymNumber else x if type(x) is int else None
 
 
-def _is_certain(op: str, x: Any, y: Any) -> bool:
+def is_certain(op: str, x: Any, y: Any) -> bool:
     """Whether the answer is the same for all extents."""
     if x is y:
         return True
@@ -224,7 +249,7 @@ def _is_certain(op: str, x: Any, y: Any) -> bool:
         low, high = _lowest(distance), _highest(distance)
         return (low is not None and _is_settled(op, low)) or (high is not None and _is_settled(_TURNED[op], -high))
     if type(x) is not SymNumber:
-        return _is_certain(_TURNED[op], y, x)
+        return is_certain(_TURNED[op], y, x)
     return x.low is not None and type(y) is float and _is_settled(op, x.low - y)
 
 
@@ -369,10 +394,16 @@ class SymNumber:
         """Equal for numbers of equal value, which are then compared; none equals a plain number's."""
         return hash((self.value, id(self.env)))
 
+    def computed(self, args: Sequence[Any]) -> Any:
+        """What the expression, which is no symbol, is for other values of its parts."""
+        if self.op in ("product", "sum"):
+            return math.prod(args) if self.op == "product" else sum(args)
+        return args[0](*args[1:]) if self.op == "call" else _COMPUTE[self.op](*args)
+
     # what asks for the value
     def settled(self) -> Any:
         """The value; from now on it is this one alone."""
-        self.env.ask("==", self, self.value)
+        self.env.asking(False, self.env.ask, "==", self, self.value)
         return self.value
 
     def __index__(self) -> int:
@@ -534,6 +565,6 @@ greatest, smallest = lifted(max), lifted(min)
 def similar(x: Any) -> Any:
     """The integer; of a symbolic one, what its value is now, for all that lie between the same powers of two."""
     if type(x) is SymNumber:
-        x.env.ask("==", x.bit_length(), x.value.bit_length())
+        x.env.asking(True, x.env.ask, "==", x.bit_length(), x.value.bit_length())
         return x.value
     return x

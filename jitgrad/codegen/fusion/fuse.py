@@ -29,6 +29,7 @@ from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.primitives.decompose import chunk_count
+from jitgrad.symbols.advice import advice, always_equal, identical
 
 __all__ = ["Group", "NeedsBuffers", "WhyNot", "fuse"]
 
@@ -210,7 +211,7 @@ class _Fuser:
         """Producers first, the latest first; then groups that read the same arrays."""
         yield from sorted(self._producers(root), key=lambda g: -g.level)
         yield from self._grown(root, before)
-        large = {v for v in root.deps if 2 * math.prod(v.shape) >= math.prod(root.domain)}
+        large = {v for v in root.deps if _is_half_of(v.shape, root.domain)}
         for group in reversed(self.by_shape.get(root.domain, ())[-_NEIGHBOURS:]):
             if group not in before and group.kind == "loops" and not large.isdisjoint(group.deps):
                 yield group
@@ -218,9 +219,9 @@ class _Fuser:
     def _grown(self, root: Root, before: dict[Group, None]) -> Iterable[Group]:
         """A sum over n - 1 neighbours and a map over n elements are one loop: the sum's group is made longer."""
         for group in reversed(self.totals[-_NEIGHBOURS:]):
-            shares = any(2 * math.prod(v.shape) >= math.prod(root.domain) and v in group.deps for v in root.deps)
+            shares = any(_is_half_of(v.shape, root.domain) and v in group.deps for v in root.deps)
             total = group not in before and all(_is_total(n) or not n.domain for n in group.roots)
-            longer = group.shape != root.domain and _almost(group.shape, root.domain)
+            longer = not always_equal(group.shape, root.domain) and _almost(group.shape, root.domain)
             if not (total and shares and longer and root.kind == "map"):
                 continue
             try:
@@ -300,6 +301,7 @@ class _Fuser:
             self.totals.append(group)
 
 
+@advice
 def _is_dear(root: Root, stored: dict[Value, Root], rows: int) -> bool:
     """Whether ``rows`` elements of ``root`` cost ``_TAIL_WORK`` or more, from the stored values that it reads."""
     total, waiting, seen = 0, [root.source], {root.source}
@@ -315,16 +317,22 @@ def _is_dear(root: Root, stored: dict[Value, Root], rows: int) -> bool:
     return False
 
 
+@advice
+def _is_half_of(shape: tuple[int, ...], domain: tuple[int, ...]) -> bool:
+    """Whether to read a value of this shape once less saves much of a loop's time."""
+    return 2 * math.prod(shape) >= math.prod(domain)
+
+
 def _dims_in(group: Group, root: Root) -> tuple[int, ...] | None:
     """Which of the group's dims the root's own run along."""
     everything = tuple(range(len(group.shape)))
-    if root.domain == group.shape:
+    if always_equal(root.domain, group.shape):
         return everything
     if _is_total(root) and _almost(root.domain, group.shape) and group.reduced in (None, frozenset(everything)):
         return everything
-    if group.reduced and root.kind == "map" and group.chunks == 1:
+    if group.reduced and root.kind == "map" and identical(group.chunks, 1):
         kept = tuple(d for d in range(len(group.shape)) if d not in group.reduced)
-        if tuple(group.shape[d] for d in kept) == root.domain:
+        if always_equal(tuple(group.shape[d] for d in kept), root.domain):
             return kept
     return None
 
@@ -336,8 +344,13 @@ def _is_total(root: Root) -> bool:
 
 def _almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:
     """Whether a loop over ``longer`` wastes next to nothing on a value of ``shape``."""
-    if len(shape) != len(longer):
+    if len(shape) != len(longer) or not _is_almost(shape, longer):
         return False
+    return all(n <= m for n, m in zip(shape, longer, strict=True))
+
+
+@advice
+def _is_almost(shape: tuple[int, ...], longer: tuple[int, ...]) -> bool:
     return all(n <= m <= n + n // 64 + 2 for n, m in zip(shape, longer, strict=True)) and min(shape, default=0) >= 64
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from operator import getitem
 from typing import NamedTuple
 
 from jitgrad.codegen.gemm.core_model import Core, Matrix, Tile, core_of, product_cycles, tiles_for
@@ -20,7 +21,7 @@ from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, meas
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.config import config
 from jitgrad.dtypes import DType, float64
-from jitgrad.symbols.number import greatest, lifted, similar, smallest, whole
+from jitgrad.symbols.number import lifted, similar
 
 __all__ = ["StridedProduct", "choose_spec", "gemm_launch", "in_way", "panel_columns", "panels_spec", "ways_of"]
 
@@ -240,19 +241,26 @@ def gemm_launch(
     """
     if k < 1 and m and n:
         raise ValueError(f"a product [{m}, {k}] x [{k}, {n}] has no terms")
-    depth = _depth(spec, k, a)
+    found = lifted(_blocking)(spec, m, n, k, batch, a.strides[2])
+    *own, units, grain, cost = found if type(found) is tuple else [lifted(getitem)(found, nr) for nr in range(9)]
+    words = (*_operand_words(a, spec.itemsize), *_operand_words(b, spec.itemsize), m, n, k, *own, 0, *epilogue_args)
+    return words, units, grain, cost
+
+
+def _blocking(
+    spec: GemmSpec, m: int, n: int, k: int, batch: int, a_stride: int
+) -> tuple[int, int, int, int, int, int, int, int, float]:
+    """(Rows and columns of a unit, units along both, length of a pass over K, stride of its sums; units, units per
+    task, nanoseconds). Any extents have such numbers: those of symbolic ones are kept as one call."""
+    depth = _depth(spec, k, a_stride)
     unit_m, unit_n = _unit(spec, m, n, k, depth)
-    units_m, units_n = greatest(1, -(-m // unit_m)), greatest(1, -(-n // unit_n))
+    units_m, units_n = max(1, -(-m // unit_m)), max(1, -(-n // unit_n))
     sums_stride = spec.columns * spec.itemsize if depth < k else 0
-    words = (
-        *_operand_words(a, spec.itemsize), *_operand_words(b, spec.itemsize), m, n, k,
-        unit_m, unit_n, units_m, units_n, depth, sums_stride, 0, *epilogue_args,
-    )  # fmt: skip
     units = units_m * units_n * batch if m and n else 0
     tiles = batch * -(-m // spec.rows) * -(-n // spec.columns)
     cost = 50 + tiles * (10 + spec.rows * spec.vectors * (1 + k) * _NS_PER_MULTIPLY)
-    grain = greatest(1, smallest(units, whole(_TASK_NS * units / cost)))
-    return words, units, grain, cost
+    grain = max(1, min(units, int(_TASK_NS * units / cost)))
+    return unit_m, unit_n, units_m, units_n, depth, sums_stride, units, grain, cost
 
 
 def _rows_copy_pays(
@@ -269,9 +277,9 @@ def _operand_words(x: Operand, itemsize: int) -> tuple[int, ...]:
     return (x.slot, x.byte_offset, *(stride * itemsize for stride in x.strides))
 
 
-def _depth(spec: GemmSpec, k: int, a: Operand) -> int:
+def _depth(spec: GemmSpec, k: int, a_stride: int) -> int:
     """Length of one pass over K: all of it, or equal parts that the copy of a panel has room for."""
-    most = _most_depth(way_of(spec), spec.columns * spec.itemsize, a.strides[2], spec.itemsize) if spec.copy else k
+    most = _most_depth(way_of(spec), spec.columns * spec.itemsize, a_stride, spec.itemsize) if spec.copy else k
     return -(-k // -(-k // most)) if k > most else max(1, k)
 
 
@@ -288,19 +296,19 @@ def _unit(spec: GemmSpec, m: int, n: int, k: int, depth: int) -> tuple[int, int]
     if spec.copy_rows or (spec.copy and m * k * spec.itemsize > _A_NBYTES):
         return _wide_unit(spec, m, n, depth < k)
     if k <= _SHALLOW and n * spec.itemsize <= _NARROW_NBYTES and m * n >= _LARGE:
-        blocks = greatest(_UNITS, _ceil(whole(m * n * 2.0 * k / _UNIT_FLOP), 2))
+        blocks = max(_UNITS, _ceil(int(m * n * 2.0 * k / _UNIT_FLOP), 2))
         return _ceil(-(-m // blocks), spec.rows), _ceil(n, spec.columns)
-    flop_per_row = 2.0 * greatest(k, 8) * spec.columns
-    rows = greatest(_UNIT_FLOP / flop_per_row, spec.rows)
+    flop_per_row = 2.0 * max(k, 8) * spec.columns
+    rows = max(_UNIT_FLOP / flop_per_row, spec.rows)
     if spec.copy:
-        rows = greatest(rows, _pack_rows(m, -(-n // spec.columns), flop_per_row))
-    blocks = greatest(1, -(-m // whole(rows)))
+        rows = max(rows, _pack_rows(m, -(-n // spec.columns), flop_per_row))
+    blocks = max(1, -(-m // int(rows)))
     if depth < k:
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
-        blocks = greatest(blocks, -(-m // most))
+        blocks = max(blocks, -(-m // most))
     rows = _ceil(-(-m // blocks), spec.rows)
-    panels = lifted(_panels_of_unit)(rows * flop_per_row, spec.columns, n)
-    return greatest(rows, spec.rows), panels * spec.columns
+    panels = _panels_of_unit(rows * flop_per_row, spec.columns, n)
+    return max(rows, spec.rows), panels * spec.columns
 
 
 def _panels_of_unit(flop: float, columns: int, n: int) -> int:
@@ -317,19 +325,18 @@ def _wide_unit(spec: GemmSpec, m: int, n: int, several: bool) -> tuple[int, int]
     A unit for each core is best: B is then read along memory, Note [Lines ahead]. Several blocks of rows are an even
     number, as that of most machines' cores.
     """
-    blocks = greatest(1, -(-m // _ROWS))
+    blocks = max(1, -(-m // _ROWS))
     blocks += blocks % 2 * (blocks > 1)
-    rows = _ceil(greatest(1, -(-m // blocks)), spec.rows)
-    share = greatest(1, max(2, config.num_threads) // blocks)
-    columns = _ceil(greatest(1, -(-n // share)), spec.columns)
+    rows = _ceil(max(1, -(-m // blocks)), spec.rows)
+    share = max(1, max(2, config.num_threads) // blocks)
+    columns = _ceil(max(1, -(-n // share)), spec.columns)
     if several and spec.copy_rows:
-        columns = smallest(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
+        columns = min(columns, WIDE_SUMS_NBYTES // (rows * spec.itemsize * spec.columns) * spec.columns)
     return rows, columns
 
 
 def _pack_rows(m: int, panels: int, flop_per_row: float) -> int:
     """Rows that share one copy of a panel: fewer where else there would be less than a unit for every core."""
-    wanted = smallest(_UNITS, whole(m * panels * flop_per_row / _UNIT_FLOP_LEAST))
-    blocks = -(-wanted // greatest(1, panels))
-    found: int = smallest(_PACK_ROWS, greatest(_PACK_ROWS_LEAST, -(-m // greatest(1, blocks))))
-    return found
+    wanted = min(_UNITS, int(m * panels * flop_per_row / _UNIT_FLOP_LEAST))
+    blocks = -(-wanted // max(1, panels))
+    return min(_PACK_ROWS, max(_PACK_ROWS_LEAST, -(-m // max(1, blocks))))

@@ -42,6 +42,7 @@ from jitgrad.codegen.gemm.trial import Trial, runs_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
+from jitgrad.symbols.advice import identical
 from jitgrad.symbols.number import greatest, lifted, plain, settled, similar, smallest, whole
 
 __all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
@@ -153,7 +154,7 @@ def _in_way(spec: GemmSpec, way: Way) -> GemmSpec:
 
 def _may_stay(product: Product, spec: GemmSpec) -> bool:
     """Whether panels of a product can be read in place, without masks."""
-    return spec.b_unit == "runs" and spec.segments == 1 and product.n % spec.width == 0
+    return spec.b_unit == "runs" and spec.segments == 1 and identical(product.n % spec.width, 0)
 
 
 def _is_right(way: Way, product: Product, spec: GemmSpec, target: Target) -> bool:

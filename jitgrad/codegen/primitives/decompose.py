@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.simplify import Rule, const_of
 from jitgrad.dtypes import FLOATING, bool_, int64
+from jitgrad.symbols.advice import advice, identical
 from jitgrad.symbols.number import greatest, smallest
 
 __all__ = ["CHUNK", "DECOMPOSE", "chunk_count", "copy_of"]
@@ -39,6 +40,7 @@ def copy_of(b: Builder, x: Value) -> Value:
     return b.make("copy", (x,), (), x.shape, x.dtype)
 
 
+@advice
 def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     """Into how many partial results a reduction is cut; a function of shapes alone, so results are too.
 
@@ -52,7 +54,7 @@ def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
         return smallest(_MAX_CHUNKS, -(-total // CHUNK))
     real = [d for d, n in enumerate(shape) if n != 1]
     if real[-1] in dims or real[0] not in dims:  # rows: one unit per kept index
-        return smallest(32, total // (kept * CHUNK)) if kept < 16 and total >= 2 * kept * CHUNK else 1
+        return greatest(1, smallest(32, total // (kept * CHUNK))) if kept < 16 and total >= 2 * kept * CHUNK else 1
     blocks = -(-kept // 64)
     longest = shape[real[0]] // 32
     return greatest(1, smallest(16 // blocks, longest, total // (2 * CHUNK))) if blocks < 8 else 1
@@ -64,7 +66,7 @@ def _chunked(b: Builder, v: Value) -> Value | None:
     if 0 in x.shape:
         return None
     chunks = chunk_count(x.shape, v.params)
-    if chunks == 1:
+    if identical(chunks, 1):
         return None
     partial = b.make("partial_" + v.op[7:], (x,), (v.params, chunks), (chunks, *v.shape), v.dtype)
     return b.reshape(b.reduce(v.op[7:], partial, (0,)), v.shape)

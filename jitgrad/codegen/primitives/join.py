@@ -32,6 +32,7 @@ from typing import NamedTuple
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.simplify import order_of, topological
 from jitgrad.dtypes import FLOATING
+from jitgrad.symbols.advice import advice
 
 __all__ = ["LONG", "TALL", "is_plain", "join_products"]
 
@@ -253,6 +254,7 @@ def _families(
     return {chain: products for chain, products in found.items() if len(products) > 1}
 
 
+@advice
 def _is_short(product: Value) -> bool:
     """Whether its operands have no more elements than its result, a partial sum that is written and read."""
     (_, m, k), n = product.srcs[0].shape, product.shape[2]
@@ -273,6 +275,7 @@ def _long_product(b: Builder, cats: _Cats, products: list[Value], chain: Chain, 
 # tall products
 
 
+@advice
 def _has_few_rows(product: Value) -> bool:
     """Whether to move its rows costs less than to read its right operand once more."""
     (_, m, k), n = product.srcs[0].shape, product.shape[2]

@@ -23,6 +23,7 @@ from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.join import is_plain
 from jitgrad.codegen.primitives.simplify import order_of
 from jitgrad.dtypes import DType
+from jitgrad.symbols.advice import advice
 
 __all__ = ["SHARED", "share_panels"]
 
@@ -41,7 +42,7 @@ def share_panels(results: Sequence[Value], b: Builder, columns_of: ColumnsOf, ap
     products: dict[Value, list[Value]] = {}
     order = order_of(results, b)
     for v in order:
-        if is_plain(v) and _ROWS.start <= v.shape[1] < _ROWS.stop:
+        if is_plain(v) and _has_rows(v):
             products.setdefault(v.srcs[1], []).append(v)
     columns = {right: _columns(right, found, columns_of) for right, found in products.items()}
     if not any(columns.values()):
@@ -51,7 +52,7 @@ def share_panels(results: Sequence[Value], b: Builder, columns_of: ColumnsOf, ap
     for v in order:
         b.instr = v.instr
         srcs = tuple([new[s] for s in v.srcs])
-        if v.op == "matmul" and _ROWS.start <= v.shape[1] < _ROWS.stop and columns.get(v.srcs[1]):
+        if v.op == "matmul" and columns.get(v.srcs[1]) and _has_rows(v):
             right = v.srcs[1]
             if right not in panels:
                 panels[right] = _in_panels(b, srcs[1], columns[right])
@@ -61,10 +62,22 @@ def share_panels(results: Sequence[Value], b: Builder, columns_of: ColumnsOf, ap
     return [new[r] for r in results]
 
 
+@advice
+def _has_rows(product: Value) -> bool:
+    """Whether a product has so many rows that panels are of use to it."""
+    return _ROWS.start <= product.shape[1] < _ROWS.stop
+
+
+@advice
+def _is_worth_it(k: int, n: int) -> bool:
+    """Whether an operand of so many rows and columns is worth a copy."""
+    return k * n >= _LEAST_ELEMENTS
+
+
 def _columns(right: Value, products: Sequence[Value], columns_of: ColumnsOf) -> int:
     """Columns of the panels that ``right`` should lie in; 0: it stays as it is."""
     _, k, n = right.shape
-    if len(products) < _LEAST_PRODUCTS or k * n < _LEAST_ELEMENTS:
+    if len(products) < _LEAST_PRODUCTS or not _is_worth_it(k, n):
         return 0
     return columns_of(right.dtype, max([p.shape[1] for p in products]), n, k)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
 from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
+from jitgrad.symbols.advice import identical
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
@@ -364,7 +365,7 @@ def _reduce_ones(b: Builder, v: Value) -> Value | None:
     x = v.srcs[0]
     if 0 in x.shape:
         return None
-    dims = tuple(d for d in v.params if x.shape[d] != 1)
+    dims = tuple(d for d in v.params if not identical(x.shape[d], 1))
     return None if dims == v.params else b.reduce(v.op[7:], x, dims, keepdim=True)
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jitgrad.symbols.advice import always_equal
 from jitgrad.symbols.number import current_env, is_symbolic, lifted, value_of
 
 __all__ = ["Lifetime", "plan_arena", "planned_by_size"]
@@ -25,7 +26,7 @@ _LARGE, _FEW = 1 << 20, 500
 """Arenas from this size on, of at most so many values, are planned in two ways."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lifetime:
     """A temporary that lives from stage ``first`` to stage ``last``, both included. ``offset`` is the answer."""
 
@@ -100,7 +101,7 @@ def _by_exact_size(planned: Sequence[Lifetime]) -> int:
     free: list[list[Lifetime]] = []  # per size, those whose places are taken by nobody else
     top: int = 0
     for lifetime in sorted(planned, key=lambda x: x.first):
-        nr = next((nr for nr, size in enumerate(sizes) if size == lifetime.nbytes), len(sizes))
+        nr = next((nr for nr, size in enumerate(sizes) if always_equal(size, lifetime.nbytes)), len(sizes))
         if nr == len(sizes):
             sizes.append(lifetime.nbytes)
             free.append([])

@@ -28,7 +28,8 @@ from jitgrad.codegen.schedule.loop_body import (
     with_stores,
 )
 from jitgrad.dtypes import FLOATING
-from jitgrad.symbols.number import similar
+from jitgrad.symbols.advice import advice, identical, within
+from jitgrad.symbols.number import greatest, similar
 
 __all__ = ["epilogue_instrs", "make_kernel"]
 
@@ -38,7 +39,7 @@ _LEAST_UNITS = 16  # but all cores should have some
 _TILE_BLOCK = 64  # lanes per unit of a tiled loop: whole cache lines of what it writes
 _TILED_FROM = 8  # lanes; with fewer a transpose saves nothing
 _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should not depend on the target
-_ROW_BUFFERS = (1024, 8192)  # elements of a row that are kept between phases, see Note [Phases]
+_ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
 _SCATTER_LANES = 64
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
 _STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
@@ -79,6 +80,7 @@ def _emptied(extents: tuple[int, ...], reduced: frozenset[int]) -> tuple[int, ..
     return tuple(0 if d in reduced and empty else n for d, n in enumerate(extents))
 
 
+@advice
 def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr], scatter: bool) -> int:
     """The loop along which a vector of elements costs least; the innermost among equals.
 
@@ -133,15 +135,15 @@ def _assemble(
         units, seqs = units[:-1], units[-1:]
     if body.sequential and form == "row":
         width = 1
-    chunked = "" if body.chunks == 1 else "seq" if seqs else "vec"
+    chunked = "" if identical(body.chunks, 1) else "seq" if seqs else "vec"
     block, blocks = _blocks(form, extents[vec], width)
     chunk_extent = extents[seqs[0]] if chunked == "seq" else extents[vec]
     chunk = _chunk_length(chunk_extent, body.chunks, width if chunked == "vec" else 1)
     dims = [*units, *seqs, vec]
     words: list[Any] = [extents[d] for d in dims] + [block, blocks, chunk, body.chunks]
     key_instrs, own, count = laid_out(instrs, dims, body, len(words))
-    row = _row_length(form, extents, seqs, vec, width) if body.chunks == 1 else 0
-    buffer = next((most for most in _ROW_BUFFERS if 0 < row <= most), 0)
+    row = 0 if chunked else _row_length(form, extents, seqs, vec, width)
+    buffer = _ROW_BUFFER if row and within(row, _ROW_BUFFER) else 0
     dear = sum(op_cost(i.op) for i in instrs) >= _MASKED_FROM
     is_rest = form == "map" and bool(seqs) and similar(extents[vec]) < 2 * width and similar(extents[vec]) != width
     masked = target.has_masks and form != "col" and width > 1 and (dear or is_rest)
@@ -162,12 +164,18 @@ def _loops_over_rows(extents: tuple[int, ...], units: Sequence[int], vec: int) -
 def _dim_across(extents: tuple[int, ...], units: Sequence[int], vec: int, instrs: Sequence[LoopInstr]) -> int | None:
     """The dim along which loads are contiguous that are strided along the lanes, see Note [Tiles]."""
     for d in units:
-        if min(extents[d], extents[vec]) >= _TILED_FROM and any(
+        if _are_wide(extents[d], extents[vec]) and any(
             i.op == "load" and not i.srcs and i.address[d + 1] == 1 and i.address[vec + 1] not in (0, 1)  # type: ignore[index]
             for i in instrs
         ):
             return d
     return None
+
+
+@advice
+def _are_wide(*extents: int) -> bool:
+    """Whether a tile of these extents saves anything."""
+    return min(extents) >= _TILED_FROM
 
 
 def epilogue_instrs(
@@ -189,6 +197,7 @@ def epilogue_instrs(
     return laid_out(out, (0, 1, 2), body, 0)
 
 
+@advice
 def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) -> int:
     """Lanes: a vector of the widest float, several of them where the loop is light (they hide each other's latency)."""
     floats = [i.dtype.compute.itemsize for i in instrs if i.dtype.category is FLOATING]
@@ -202,6 +211,7 @@ def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) 
     return lanes * several if extent >= enough else lanes
 
 
+@advice
 def _sequential_width(width: int, extent: int) -> int:
     """Lanes of a scatter: as many as fit, for each unit reads and checks all indices again."""
     while 1 < width < _SCATTER_LANES and 2 * width <= extent:
@@ -220,7 +230,7 @@ def _blocks(form: str, extent: int, width: int) -> tuple[int, int]:
     if form == "row":
         return 0, 1
     block = width if form == "col" else _TILE_BLOCK if form == "tile" else _BLOCK
-    return block, max(1, -(-extent // block))
+    return block, greatest(1, -(-extent // block))
 
 
 def _chunk_length(extent: int, chunks: int, step: int) -> int:

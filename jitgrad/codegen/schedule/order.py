@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["CACHE_NBYTES", "DEEP_SHARE", "depth_first", "levels"]
+from jitgrad.symbols.advice import advice
 
-CACHE_NBYTES = 1 << 20
+__all__ = ["depth_first", "fits_cache", "levels", "takes_far_less"]
+
+_CACHE_NBYTES = 1 << 20
 """An arena up to this size stays in the cache in any order."""
-DEEP_SHARE = 0.75
+_DEEP_SHARE = 0.75
 """The other order must need at most this part of the arena: it has more stages."""
 _STAGE_NBYTES = 1 << 19
 """So much may be written to the arena in one stage by independent jobs, in the second order."""
@@ -67,6 +69,19 @@ def levels(jobs: Sequence[J]) -> list[list[J]]:
     return stages
 
 
+@advice
+def fits_cache(arena_nbytes: int) -> bool:
+    """Whether an arena of the first order stays in the cache."""
+    return arena_nbytes <= _CACHE_NBYTES
+
+
+@advice
+def takes_far_less(arena_nbytes: int, other: int) -> bool:
+    """Whether the second order's arena is far smaller than the ``other``, the first one's."""
+    return arena_nbytes < _DEEP_SHARE * other
+
+
+@advice
 def depth_first(jobs: Sequence[J], nbytes_of: Callable[[J], int]) -> list[list[J]]:
     """Each job soon after the last of those it waits for, and what is needed for one job before what others need.
 

@@ -247,7 +247,7 @@ class _Sweep:
         aval = grad.aval
         if aval is expected:
             return grad
-        if aval.shape == expected.shape and aval.dtype is expected.dtype:
+        if aval.ndim == expected.ndim and aval.shape == expected.shape and aval.dtype is expected.dtype:
             return grad
         handle = self._templates.handle
         (fitting,) = self._templates.record(

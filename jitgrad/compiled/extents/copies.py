@@ -7,14 +7,12 @@ In: a derived path, and an input's layout. Out: published nodes, which calls the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import islice
-from operator import itemgetter
+import math
+from collections.abc import Sequence
+from itertools import accumulate, islice
 from typing import Any, NamedTuple, TypeAlias
 
-from jitgrad.abi import Program
-from jitgrad.codegen.families import filled, numbers_of
+from jitgrad.codegen.families import numbers_of
 from jitgrad.compiled.extents.derivation import (
     DerivedPath,
     Row,
@@ -24,23 +22,34 @@ from jitgrad.compiled.extents.derivation import (
     layout_numbers,
     operation_of,
     valued,
-    with_given,
+)
+from jitgrad.compiled.extents.node_copies import (
+    BackwardCopy,
+    Copying,
+    EndCopy,
+    InputCopy,
+    InstrCopy,
+    Layout,
+    NodeCopy,
+    OperationCopy,
+    instrs_of,
+    picker,
 )
 from jitgrad.compiled.run import LoadedProgram
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
-from jitgrad.ops.value_checks import demands
-from jitgrad.structs import replaced
+from jitgrad.symbols.advice import near
 from jitgrad.symbols.evaluator import Evaluator, evaluator, symbols_in
 from jitgrad.symbols.number import is_symbolic
-from jitgrad.tracer.misses.early_checks import Look, bounds_for
 from jitgrad.tracer.recording.graph import Const, Instr, Segment
-from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent, OpEvent, PlainEvent, UpdateEvent
-from jitgrad.tracer.recording.keys import IN
+from jitgrad.tracer.recording.history import BackwardEvent, EndEvent, InputEvent, PlainEvent
 from jitgrad.tracer.recording.trie import Trie, TrieNode, new_node
 
 __all__ = ["Given", "PathFamily", "Unfinished"]
 
+
+_MAX_STRAYS = 8
+"""Where more calls stray it is not for their extents: who goes on is found out by ``forks``."""
 
 Given: TypeAlias = "Aval | tuple[Op, tuple[Any, ...], tuple[Any, ...]]"
 """What a call gives an event: an input's layout; or an operation, its operands' ids and its params."""
@@ -60,12 +69,8 @@ class Unfinished(NamedTuple):
     family: PathFamily
     stretch: int
     values: tuple[int, ...]
-    copying: _Copying
+    copying: Copying
     given: tuple[Given, ...]
-
-
-_Layout: TypeAlias = "tuple[int, Any, int]"
-"""Place in the table, dtype, rank."""
 
 
 class _Stretch(NamedTuple):
@@ -75,56 +80,21 @@ class _Stretch(NamedTuple):
         copies: of each event.
         first: the event that it begins with: an input, or an operation whose params tell extents.
         known: how many symbols are known before it.
+        advice: gives None where some advice is another, Note [Advice].
         evaluate: gives the numbers of ``layouts``, then ``waiting``, then ``params``, then the program's.
         layouts: (place in the table, dtype, rank) of the layouts that come up here.
         waiting: of those that nothing but a backward's instructions have: few are ever looked at.
         params: places of params.
     """
 
-    copies: Sequence[_NodeCopy]
+    copies: Sequence[NodeCopy]
     first: Any
     known: int
+    advice: Evaluator
     evaluate: Evaluator
-    layouts: Sequence[_Layout]
-    waiting: Sequence[_Layout]
+    layouts: Sequence[Layout]
+    waiting: Sequence[Layout]
     params: tuple[int, ...]
-
-
-class _Copying:
-    """What one copy is made of.
-
-    Attributes:
-        avals: the table of layouts; the first one is None.
-        params: params that depend on extents, by place.
-        instrs: the instructions, by place.
-        numbers: of the program, at the end.
-        waiting: layouts that were not made yet, and their numbers.
-    """
-
-    __slots__ = ("avals", "instrs", "numbers", "params", "waiting")
-
-    def __init__(self, avals: list[Any], params: list[Any], instrs: list[Any]) -> None:
-        self.avals, self.params, self.instrs = avals, params, instrs
-        self.numbers: Any = None
-        self.waiting: tuple[Sequence[_Layout], Sequence[Any]] | None = None
-
-    def fill(self, layouts: Iterable[_Layout], numbers: Iterable[Any]) -> None:
-        """Make layouts of their numbers."""
-        avals = self.avals
-        for (place, dtype, rank), n in zip(layouts, numbers, strict=False):
-            avals[place] = make_aval(n[:rank], dtype, n[rank:-1], n[-1]) if len(n) > rank else make_aval(n, dtype)
-
-    def made(self, copies: Sequence[_InstrCopy]) -> list[Instr]:
-        """Instructions, once somebody looks at them."""
-        if self.waiting is not None:
-            self.fill(*self.waiting)
-            self.waiting = None
-        known = self.instrs
-        return [known[copy.place] or copy.made(self) for copy in copies]
-
-    def again(self) -> _Copying:
-        """The same: a copy may go on in several ways, and on several threads at a time."""
-        return _Copying(list(self.avals), list(self.params), list(self.instrs))
 
 
 class PathFamily:
@@ -134,6 +104,7 @@ class PathFamily:
         stretches: of the path.
         by_size: how its arena is planned, Note [Arenas for all extents].
         is_for_one: its guards let one set of extents through.
+        latest: extents of the last copy.
     """
 
     def __init__(self, path: DerivedPath) -> None:
@@ -143,6 +114,9 @@ class PathFamily:
         self._param_places: dict[int, int] = {}  # id of params -> their place
         self._instr_places: dict[int, int] = {}  # id of an instruction -> its place
         self._kept = path  # ids stay theirs
+        self._own = tuple([symbol.value for symbol in path.env.symbols])
+        self.latest = self._own
+        self._strays: list[tuple[int, ...]] = []
         self.by_size = bool(path.env.by_size)
         self.is_for_one = path.env.is_pinned()
         self.stretches = self._stretches(path)
@@ -159,29 +133,31 @@ class PathFamily:
                 known = count
         assert starts and starts[0] == 0
         found, done = [], 0
-        guards = [(symbols_in((g.x, g.y)), g) for g in path.env.guards]
+        guards, advice = ([(symbols_in((g.x, g.y)), g) for g in each] for each in (path.env.guards, path.env.advice))
         for nr, (first, (before, count)) in enumerate(zip(starts, counts, strict=True)):
             is_last = nr == len(starts) - 1
             rows = path.rows[first : None if is_last else starts[nr + 1]]
             layouts, waiting, params, wanted = self._wanted(rows, is_last)
             if is_last and self._program is not None:
                 wanted.append(numbers_of(self._program))
-            own = [g for n, g in guards if (n > done or nr == 0) and (n <= count or is_last)]
-            evaluate = evaluator(own, count, wanted)
+            own, best = (
+                [g for n, g in each if (n > done or nr == 0) and (n <= count or is_last)] for each in (guards, advice)
+            )
+            functions = evaluator(best, count, ()), evaluator(own, count, wanted)
             copies = [self._copier(row, is_last) for row in rows]
-            found.append(_Stretch(copies, rows[0].event, before, evaluate, layouts, waiting, tuple(params)))
+            found.append(_Stretch(copies, rows[0].event, before, *functions, layouts, waiting, tuple(params)))
             done = count
         return found
 
     def _wanted(
         self, rows: Sequence[Row], is_last: bool
-    ) -> tuple[list[_Layout], list[_Layout], list[int], list[Any]]:
+    ) -> tuple[list[Layout], list[Layout], list[int], list[Any]]:
         """(Layouts that come up in rows, those of them that can wait, params that come up, the numbers of all)."""
         params: list[int] = []
         numbers: list[Any] = []
         layouts = self._layouts([a for row in rows for a in _avals_of(row, not is_last)], numbers)
         waiting = self._layouts([a for row in rows for a in _avals_of(row, True)], numbers)
-        for instr in (i for row in rows for i in _instrs_of(row.event)):
+        for instr in (i for row in rows for i in instrs_of(row.event)):
             self._instr_places.setdefault(id(instr), len(self._instr_places))
             for given in (instr.params, instr.inputs):
                 if has_symbols(given) and id(given) not in self._param_places:
@@ -192,9 +168,9 @@ class PathFamily:
             numbers.append(rows[-1].event.nbytes)
         return layouts, waiting, params, numbers
 
-    def _layouts(self, avals: Sequence[Aval], numbers: list[Any]) -> list[_Layout]:
+    def _layouts(self, avals: Sequence[Aval], numbers: list[Any]) -> list[Layout]:
         """Enter the layouts that are new into the table; returns those that depend on extents."""
-        found: list[_Layout] = []
+        found: list[Layout] = []
         for aval in avals:
             if id(aval) in self._places:
                 continue
@@ -206,37 +182,37 @@ class PathFamily:
                 numbers.append(layout_numbers(aval))
         return found
 
-    def _copier(self, row: Row, is_last: bool) -> _NodeCopy:
+    def _copier(self, row: Row, is_last: bool) -> NodeCopy:
         """What copies an event and its node."""
         event = row.event
         kind = type(event)
-        instrs = [self._instr(i) for i in _instrs_of(event)]
+        instrs = [self._instr(i) for i in instrs_of(event)]
         place = self._place(row.aval)
         if kind is InputEvent:
-            return _InputCopy(row, place, instrs, self._place(event.aval))
+            return InputCopy(row, place, instrs, self._place(event.aval))
         if kind is EndEvent:
             return self._end(row, event)
         if kind is BackwardEvent:
             results = [None if r is None else self._place(r.aval) for r in event.results]
             sets = [self._place(aval) for _, _, aval, _ in event.sets]
-            return _BackwardCopy(row, place, instrs, results, sets, is_last)
+            return BackwardCopy(row, place, instrs, results, sets, is_last)
         if event is row.node.event or kind is PlainEvent:
-            return _NodeCopy(row, place, instrs)
+            return NodeCopy(row, place, instrs)
         own = next(n for n, i in enumerate(event.instrs) if i is event.instr)
-        return _OperationCopy(row, place, instrs, own)
+        return OperationCopy(row, place, instrs, own)
 
     def _place(self, aval: Any) -> int:
         return self._places[id(aval)]
 
-    def _instr(self, i: Instr) -> _InstrCopy:
+    def _instr(self, i: Instr) -> InstrCopy:
         params, operands = (self._param_places.get(id(given), -1) for given in (i.params, i.inputs))
         avals, inputs = [self._place(a) for a in i.avals], [self._place(a) for a in i.input_avals]
         is_known = params < 0 and operands < 0 and all([not n or self._table[n] is not None for n in (*avals, *inputs)])
-        return _InstrCopy(i, is_known, params, operands, _picker(avals), _picker(inputs), self._instr_places[id(i)])
+        return InstrCopy(i, is_known, params, operands, picker(avals), picker(inputs), self._instr_places[id(i)])
 
-    def _end(self, row: Row, event: EndEvent) -> _EndCopy:
+    def _end(self, row: Row, event: EndEvent) -> EndCopy:
         known: Segment = event.segment
-        return _EndCopy(
+        return EndCopy(
             row,
             [self._instr(i) for i in known.instrs],
             [(vid, self._place(aval)) for vid, aval in known.inputs.items()],
@@ -247,19 +223,24 @@ class PathFamily:
 
     # --- copying ---
 
-    def begin(self, trie: Trie, parent: TrieNode, given: Given) -> tuple[TrieNode, Any] | None:
+    def begin(
+        self, trie: Trie, parent: TrieNode, given: Given, is_best: bool = True
+    ) -> tuple[TrieNode, Any] | None:
         """Copy the path as far as what is given for the first event tells; see ``go_on``."""
         found = _bound(self.stretches[0], given, ())
         if found is None:
             return None
-        blank = _Copying(list(self._table), [None] * len(self._param_places), [None] * len(self._instr_places))
-        return self._copy(trie, parent, 0, found, blank, (given,))
+        blank = Copying(list(self._table), [None] * len(self._param_places), [None] * len(self._instr_places))
+        return self._copy(trie, parent, 0, found, blank, (given,), is_best)
 
-    def go_on(self, trie: Trie, parent: TrieNode, given: Given, before: Unfinished) -> tuple[TrieNode, Any] | None:
+    def go_on(
+        self, trie: Trie, parent: TrieNode, given: Given, before: Unfinished, is_best: bool = True
+    ) -> tuple[TrieNode, Any] | None:
         """Copy more of it.
 
         Args:
             given: an input's layout; or an operation, its operands' ids and its params.
+            is_best: all advice has the same answers; else the extents are near, Note [Advice].
 
         Returns:
             The node of the event, published; and either how to go on, with the last node, or the end of the path.
@@ -268,32 +249,63 @@ class PathFamily:
         found = _bound(self.stretches[before.stretch], given, before.values)
         if found is None:
             return None
-        return self._copy(trie, parent, before.stretch, found, before.copying.again(), (*before.given, given))
+        return self._copy(trie, parent, before.stretch, found, before.copying.again(), (*before.given, given), is_best)
 
-    def so_far(self, node: TrieNode, other: Unfinished) -> Unfinished | None:
+    def so_far(self, node: TrieNode, other: Unfinished, is_best: bool) -> Unfinished | None:
         """What this family would have made up to a node that another family's copy ends at; None if it is of no use.
 
         Families of one fork often differ in what the later inputs' extents decide.
         """
         if len(self.stretches) <= other.stretch or self.stretches[other.stretch].known != len(other.values):
             return None
-        trie, given = Trie(1 << 30, 1 << 30), other.given
+        found = self._apart(other.given, is_best)
+        if found is None or type(found[1]) is not tuple or not _have_same_keys(found[1][0], node):
+            return None
+        made: Unfinished = found[1][1]
+        return made
+
+    def distance(self, given: Given) -> float:
+        """How far what a call gives for the first event is from what this family was derived with, as a ratio."""
+        found = _bound(self.stretches[0], given, ())
+        return math.inf if found is None else max([max(n / m, m / n) for n, m in zip(found, self._own, strict=False)])
+
+    def note_stray(self, values: tuple[int, ...]) -> None:
+        """A call of such extents has done something else than its copy: programs may ask for extents themselves."""
+        self._strays.append(values)
+
+    def _has_strayed(self, values: tuple[int, ...]) -> bool:
+        """Whether a call has strayed that lay on the way from this family's own extents to these.
+
+        Example: a function does something else from 26 rows on. A call with 27 has strayed from the copy of a family
+        that was derived with 18: the family serves up to 26 rows from then on.
+        """
+        if not 0 < len(self._strays) <= _MAX_STRAYS:
+            return False
+        return any([_is_between(stray, self._own, values) for stray in self._strays])
+
+    def program_for(self, nodes: Sequence[TrieNode]) -> LoadedProgram | None:
+        """The program at the end of a path that was recorded; None if the path is none of this family's."""
+        if len(nodes) != sum([len(stretch.copies) for stretch in self.stretches]):
+            return None
+        starts = [0, *accumulate([len(stretch.copies) for stretch in self.stretches[:-1]])]
+        given = [one for at in starts if (one := _given(nodes[at])) is not None]
+        for is_best in (True, False):
+            found = self._apart(given, is_best) if len(given) == len(starts) else None
+            if found is not None and type(found[1]) is not tuple and _have_same_keys(found[1], nodes[-1], len(nodes)):
+                loaded: LoadedProgram | None = found[1].event.program
+                return loaded
+        return None
+
+    def _apart(self, given: Sequence[Given], is_best: bool) -> tuple[TrieNode, Any] | None:
+        """A copy in a trie of its own, which nobody goes along."""
+        trie = Trie(1 << 30, 1 << 30)
         root: TrieNode = new_node(None, None, None, 0, 0)
-        found = self.begin(trie, root, given[0])
+        found = self.begin(trie, root, given[0], is_best)
         for one in given[1:]:
             if found is None or type(found[1]) is not tuple:
                 return None
-            found = self.go_on(trie, found[1][0], one, found[1][1])
-        if found is None or type(found[1]) is not tuple:
-            return None
-        mine: TrieNode | None = found[1][0]
-        theirs: TrieNode | None = node
-        while mine is not None and mine.parent is not None:
-            if theirs is None or mine.key != theirs.key:
-                return None
-            mine, theirs = mine.parent, theirs.parent
-        made: Unfinished = found[1][1]
-        return made
+            found = self.go_on(trie, found[1][0], one, found[1][1], is_best)
+        return found
 
     def _copy(
         self,
@@ -301,13 +313,19 @@ class PathFamily:
         parent: TrieNode,
         nr: int,
         values: tuple[int, ...],
-        copying: _Copying,
+        copying: Copying,
         given: tuple[Given, ...],
+        is_best: bool,
     ) -> tuple[TrieNode, Any] | None:
         stretch = self.stretches[nr]
+        if self._has_strayed(values):
+            return None
+        if stretch.advice(*values) is None if is_best else not near(values, self._own):
+            return None
         numbers = stretch.evaluate(*values)
         if numbers is None:
             return None
+        self.latest = values
         following = iter(numbers)
         copying.fill(stretch.layouts, following)
         copying.waiting = stretch.waiting, [*islice(following, len(stretch.waiting))]
@@ -325,198 +343,23 @@ class PathFamily:
         return first, node if is_last else (node, Unfinished(self, nr + 1, values, copying, given))
 
 
-class _InstrCopy(NamedTuple):
-    """How an instruction is copied.
-
-    Attributes:
-        instr: as it was derived.
-        is_known: it is the same for all extents.
-        params, operands: the places of its params and operands, -1 if they are the same for all extents.
-        avals, inputs: pick its layouts from the table.
-        place: its number.
-    """
-
-    instr: Instr
-    is_known: bool
-    params: int
-    operands: int
-    avals: Callable[[Any], tuple[Any, ...]]
-    inputs: Callable[[Any], tuple[Any, ...]]
-    place: int
-
-    def made(self, copying: _Copying) -> Instr:
-        """The copy."""
-        i, table, at = self.instr, copying.avals, self.params
-        if not self.is_known:
-            params, operands = i.params if at < 0 else copying.params[at], i.inputs
-            if self.operands >= 0:
-                numbers = copying.params[self.operands]
-                operands = tuple(
-                    [Const(n) if type(x) is Const else x for x, n in zip(operands, numbers, strict=True)]
-                )
-            i = Instr(i.op, operands, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
-                      i.needs, i.where, i.origin)  # fmt: skip
-        copying.instrs[self.place] = i
-        return i
+def _given(node: TrieNode) -> Given | None:
+    """What a recorded call has given an event."""
+    return node.event.aval if type(node.event) is InputEvent else operation_of(node.key)
 
 
-class _NodeCopy:
-    """How an event and its node are copied: one that is the same for all extents, or a ``PlainEvent``."""
-
-    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy]) -> None:
-        self.twin, self.derived, self.is_given = row.node, row.event, row.given is not None
-        self.aval, self.instrs = aval, instrs
-        self.is_same = all(i.is_known for i in instrs)
-
-    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
-        """A copy that nobody finds yet."""
-        twin, event = self.twin, self.event(copying)
-        key, ids, params = twin.key, twin.ids, twin.params
-        if self.is_given:
-            inputs, params = event.instr.inputs, event.instr.params
-            key = with_given(key, inputs, params)
-            ids = tuple([(x.value,) if type(i) is tuple else i for i, x in zip(ids, inputs, strict=True)])
-            parent.seen = None  # it has numbers of other extents
-        node: TrieNode = new_node(parent, key, event, twin.next_vid, twin.next_scalar)
-        node.vid, node.requires_grad, node.op = twin.vid, twin.requires_grad, twin.op
-        node.ids, node.params = ids, params
-        node.param_types, node.window, node.writes, node.meta = twin.param_types, twin.window, twin.writes, twin.meta
-        node.is_simple, node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds
-        node.aval = copying.avals[self.aval]
-        if twin.masks is not None or twin.seen is not None:
-            node.masks, node.seen = dict(twin.masks or ()) or None, dict(twin.seen or ()) or None
-        if twin.outs is not None:
-            avals = event.instr.avals
-            node.outs = tuple([(vid, aval, flag) for (vid, _, flag), aval in zip(twin.outs, avals, strict=True)])
-        return node
-
-    def event(self, copying: _Copying) -> Any:
-        """The event's copy."""
-        instrs = tuple([i.made(copying) for i in self.instrs])
-        if self.is_same:
-            return self.derived
-        if type(self.derived) is PlainEvent:
-            return PlainEvent(instrs[0], self.derived.several, self.derived.ends_segment)
-        return replaced(self.derived, instrs=instrs)
+def _have_same_keys(mine: TrieNode | None, theirs: TrieNode | None, count: int = -1) -> bool:
+    """Whether the paths to two nodes are the same, up to the root of the first; ``count``: so many of their nodes."""
+    while mine is not None and mine.parent is not None and count:
+        if theirs is None or mine.key != theirs.key:
+            return False
+        mine, theirs, count = mine.parent, theirs.parent, count - 1
+    return True
 
 
-class _InputCopy(_NodeCopy):
-    """Of an ``InputEvent``."""
-
-    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy], given: int) -> None:
-        super().__init__(row, aval, instrs)
-        self.given = given
-
-    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
-        """See ``_NodeCopy``."""
-        twin, part, aval = self.twin, self.derived.kind, copying.avals[self.given]
-        event = InputEvent(self.derived.vid, aval, part)
-        node: TrieNode = new_node(parent, (IN, aval, part), event, twin.next_vid, twin.next_scalar)
-        node.vid, node.ids, node.op = twin.vid, (aval, part), twin.op
-        return node
-
-
-class _BackwardCopy(_NodeCopy):
-    """Of a ``BackwardEvent``.
-
-    ``results``, ``sets``: the places of layouts; ``is_last``: nothing but its instructions can wait for layouts.
-    """
-
-    def __init__(
-        self,
-        row: Row,
-        aval: int,
-        instrs: list[_InstrCopy],
-        results: Sequence[int | None],
-        sets: Sequence[int],
-        is_last: bool,
-    ) -> None:
-        super().__init__(row, aval, instrs)
-        self.results, self.sets, self.is_last = results, sets, is_last
-
-    def event(self, copying: _Copying) -> Any:
-        """See ``_NodeCopy``."""
-        derived, table = self.derived, copying.avals
-        returned = zip(derived.results, self.results, strict=True)
-        results = tuple([r if at is None else r._replace(aval=table[at]) for r, at in returned])
-        grads = zip(derived.sets, self.sets, strict=True)
-        sets = tuple([(leaf, vid, table[at], joins) for (leaf, vid, _, joins), at in grads])
-        if not self.is_last:
-            return replaced(derived, instrs=tuple([i.made(copying) for i in self.instrs]), results=results, sets=sets)
-        event = replaced(derived, instrs=(), results=results, sets=sets, later=partial(copying.made, self.instrs))
-        del event.instrs
-        return event
-
-
-class _OperationCopy(_NodeCopy):
-    """Of an ``OpEvent``; ``own``: which of its instructions is the one that the user sees."""
-
-    def __init__(self, row: Row, aval: int, instrs: list[_InstrCopy], own: int) -> None:
-        super().__init__(row, aval, instrs)
-        self.own = own
-
-    def event(self, copying: _Copying) -> Any:
-        """See ``_NodeCopy``."""
-        derived = self.derived
-        instrs = tuple([i.made(copying) for i in self.instrs])
-        instr = instrs[self.own]
-        if not derived.demands:
-            return replaced(derived, instr=instr, instrs=instrs)
-        looked_at = {look.position for look in derived.demands}  # the other operands are right for all extents
-        asked = demands(instr.op, instr.input_avals, instr.params)
-        looks = tuple([Look(demand, at) for at, demand in asked if at in looked_at])
-        return replaced(derived, instr=instr, instrs=instrs, demands=looks, passed=[None] * len(looks))
-
-    def node(self, parent: TrieNode, copying: _Copying) -> TrieNode:
-        """See ``_NodeCopy``, and ``early_checks.may_hits_look``."""
-        node = super().node(parent, copying)
-        event = node.event
-        if event.demands:
-            bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
-            node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
-            if node.bounds is None:
-                node.is_simple, node.outs = False, None
-                if node.writes is not None:
-                    node.op = node.writes = None
-        return node
-
-
-class _EndCopy(_NodeCopy):
-    """Of an ``EndEvent``: its segment's instructions, and the places of layouts."""
-
-    def __init__(
-        self,
-        row: Row,
-        instrs: Sequence[_InstrCopy],
-        inputs: Sequence[tuple[int, int]],
-        layouts: Sequence[tuple[int, int]],
-        avals: Sequence[tuple[int, int]],
-        program: Program | None,
-    ) -> None:
-        super().__init__(row, 0, [])
-        self._instrs, self._inputs, self._layouts, self._avals, self._program = instrs, inputs, layouts, avals, program
-
-    def event(self, copying: _Copying) -> Any:
-        """See ``_NodeCopy``."""
-        derived, table = self.derived, copying.avals
-        known: Segment = derived.segment
-        inputs = {vid: table[at] for vid, at in self._inputs}
-        layouts = {vid: table[at] for vid, at in self._layouts}
-        later = partial(copying.made, self._instrs)
-        segment = Segment([], inputs, known.outputs, known.writes, known.write_log, layouts, later)
-        del segment.instrs
-        nbytes, *numbers = copying.numbers
-        loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
-        avals = tuple([(vid, table[at]) for vid, at in self._avals])
-        return replaced(derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False)
-
-
-def _picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
-    """Picks some entries of a list, as a tuple."""
-    if len(places) > 1:
-        found: Callable[[Any], tuple[Any, ...]] = itemgetter(*places)
-        return found
-    return (lambda table: (table[places[0]],)) if places else (lambda table: ())
+def _is_between(stray: Sequence[int], own: Sequence[int], values: Sequence[int]) -> bool:
+    """Whether ``stray`` lies between two others, in every extent."""
+    return all([n <= m <= k or n >= m >= k for n, m, k in zip(own, stray, values, strict=False)])
 
 
 def _bound(stretch: _Stretch, given: Given, values: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -568,20 +411,13 @@ def _value(x: Any, found: list[int], n: int) -> Any:
     return valued(x, found)
 
 
-def _instrs_of(event: Any) -> Sequence[Instr]:
-    """The instructions of an event."""
-    if type(event) is UpdateEvent:
-        return [i for one in event.events for i in one.instrs]
-    return event.instrs if type(event) in (PlainEvent, OpEvent, BackwardEvent) else ()
-
-
 def _avals_of(row: Row, is_whole: bool) -> list[Aval]:
     """All layouts of an event; unless ``is_whole``, without those that only a backward's instructions have."""
     event = row.event
     found = [] if row.aval is None else [row.aval]
     if type(event) is InputEvent:
         found.append(event.aval)
-    for i in _instrs_of(event) if is_whole or type(event) is not BackwardEvent else ():
+    for i in instrs_of(event) if is_whole or type(event) is not BackwardEvent else ():
         found += [*i.avals, *[a for a in i.input_avals if a is not None]]
     if type(event) is BackwardEvent:
         found += [*[r.aval for r in event.results if r is not None], *[aval for _, _, aval, _ in event.sets]]

@@ -8,7 +8,6 @@ In: two paths of a function that differ in extents, and the recorder of the seco
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +46,10 @@ __all__ = ["DerivedPath", "NoPathError", "Row", "derived", "flat", "given_number
 
 _ranges: Any = LazyModule("jitgrad.tracer.recording.ranges")
 _pipeline: Any = LazyModule("jitgrad.codegen.pipeline")
+
+
+_STEPS = (2, 3, 4)
+"""Of windows over an extent that a program computes with itself."""
 
 
 class NoPathError(Exception):
@@ -300,6 +303,11 @@ class _Derivation:
                 return x * (mine // x.value)
             if mine - x.value == theirs - other:  # where a slice ends
                 return x + (mine - x.value)
+        for other, x in self._symbols.values():
+            for step in _STEPS:
+                for more in (0, step - 1):  # rounded down, or up: windows over an extent
+                    if (x.value + more) // step == mine and (other + more) // step == theirs:
+                        return (x + more) // step  # type: ignore[operator]
         return self._extent(mine, theirs)
 
     def _instr(self, instr: Instr, params: tuple[Any, ...], made: dict[int, Aval]) -> Instr:
@@ -514,6 +522,4 @@ def valued(x: Any, symbols: Sequence[int]) -> Any:
     if x.op == "symbol":
         return symbols[x.args[0]]
     values = [valued(a, symbols) for a in x.args]
-    if None in values or x.op not in ("product", "sum"):
-        return None
-    return math.prod(values) if x.op == "product" else sum(values)
+    return None if None in values else x.computed(values)

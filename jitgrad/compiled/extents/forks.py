@@ -1,6 +1,6 @@
 """Where paths part because inputs have other extents, and what is known of them.
 
-Owns: ``note_path``, ``copied_path``: when a path is derived for all extents, and when it is copied.
+Owns: ``note_path``, ``copied_path``, ``copied_program``: when a path is derived for all extents, and when it is copied.
 Must not know: how either is done.
 
 # Note [Path families]
@@ -29,7 +29,7 @@ Must not know: how either is done.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
@@ -44,7 +44,7 @@ from jitgrad.tracer.recording.keys import IN, InputKind
 from jitgrad.tracer.recording.trie import Trie, TrieNode
 from jitgrad.user_line import let_through
 
-__all__ = ["copied_path", "note_path"]
+__all__ = ["copied_path", "copied_program", "note_path"]
 
 _DERIVED_FROM = 4
 _MAX_FAMILIES = 24
@@ -55,6 +55,8 @@ _MAX_EVENTS = 2000
 _MAX_DERIVED = 6000
 """Events, of all paths of one fork: to derive one costs about a millisecond."""
 _MAX_STRAYS = 16
+_MOST_LENT = 100
+"""After so many copies for near extents, Note [Advice], a call is recorded, so that its extents have a family."""
 
 
 class _Fork:
@@ -67,15 +69,27 @@ class _Fork:
         refusals: how often a path could not be derived.
         ends: of copies, the oldest first.
         copies, strays: how many paths were copied to the end; how many calls did something else than their copies.
+        lent: how many copies were for near extents, Note [Advice].
     """
 
-    __slots__ = ("copies", "ends", "families", "previous", "refusals", "seen", "strays")
+    __slots__ = ("copies", "ends", "families", "lent", "previous", "refusals", "seen", "strays")
 
     def __init__(self) -> None:
-        self.seen = self.refusals = self.copies = self.strays = 0
+        self.seen = self.refusals = self.copies = self.strays = self.lent = 0
         self.previous: list[TrieNode] = []
         self.families: list[PathFamily] = []
         self.ends: list[TrieNode] = []
+
+    def most(self) -> int:
+        """How many families it may have."""
+        return min(_MAX_FAMILIES, max(1, _MAX_DERIVED // max(1, len(self.previous))))
+
+    def lends(self) -> bool:
+        """Whether a family may serve extents that are near to its own."""
+        if config.same_bits:
+            return False
+        self.lent += 1
+        return self.lent % _MOST_LENT != 0 or len(self.families) >= self.most()
 
 
 def _kind(aval: Aval, part: InputKind) -> Any:
@@ -121,10 +135,12 @@ def note_path(recorder: Any) -> None:
         return
     if recorder.path.copied == recorder.tid:
         fork.strays += 1
+        if recorder.path.copied_by is not None:
+            family, extents = recorder.path.copied_by
+            family.note_stray(extents)
         if fork.strays >= _MAX_STRAYS and fork.strays > fork.copies // 2:  # its calls do many things
             fork.families, fork.refusals = [], _MAX_REFUSALS
-    most = min(_MAX_FAMILIES, max(1, _MAX_DERIVED // len(nodes)))
-    is_over = len(fork.families) >= most or fork.refusals >= _MAX_REFUSALS
+    is_over = len(fork.families) >= fork.most() or fork.refusals >= _MAX_REFUSALS
     if is_over or fork.seen < _DERIVED_FROM or not previous or previous[0] is first:
         return
     try:
@@ -169,19 +185,54 @@ def copied_path(recorder: Any, given: Given, part: InputKind | None, running: Co
     before: tuple[_Fork, Unfinished] | None = trie.forks.get(node)
     if before is not None:
         fork, unfinished = before
-        for family in (unfinished.family, *[f for f in fork.families if f is not unfinished.family]):
-            so_far = unfinished if family is unfinished.family else family.so_far(node, unfinished)
-            found = None if so_far is None else family.go_on(trie, node, given, so_far)
+        for is_best, family in _gone_on_by(node, fork, unfinished):
+            so_far = unfinished if family is unfinished.family else family.so_far(node, unfinished, is_best)
+            found = None if so_far is None else family.go_on(trie, node, given, so_far, is_best)
             if found is not None:
-                return _hung(recorder, found, fork, running)
+                return _hung(recorder, found, fork, family, is_best, running)
     if start is None:
         return None
-    for family in start.families:
-        found = family.begin(trie, node, given)
+    for is_best, family in _begun_by(start, given):
+        found = family.begin(trie, node, given, is_best)
         if found is not None:
-            if family is not start.families[0]:  # the likeliest first; other threads may be looking at the list
+            if is_best and family is not start.families[0]:  # the likeliest first; other threads may look at the list
                 start.families = [family, *[f for f in start.families if f is not family]]
-            return _hung(recorder, found, start, running)
+            return _hung(recorder, found, start, family, is_best, running)
+    return None
+
+
+def _begun_by(fork: _Fork, given: Given) -> Iterator[tuple[bool, PathFamily]]:
+    """(Whether all its advice must be good, family), in the order in which they are asked for the beginning."""
+    for family in fork.families:
+        yield True, family
+    if fork.lends():
+        for family in sorted(fork.families, key=lambda f: f.distance(given)):
+            yield False, family
+
+
+def _gone_on_by(node: TrieNode, fork: _Fork, unfinished: Unfinished) -> Iterator[tuple[bool, PathFamily]]:
+    """The same for what follows: another family may have come as far, see ``PathFamily.so_far``."""
+    families = [unfinished.family, *[f for f in fork.families if f is not unfinished.family]]
+    for family in families:
+        yield True, family
+    if fork.lends():
+        for family in families:
+            yield False, family
+
+
+def copied_program(trie: Trie, end: TrieNode) -> Any:
+    """The program of a path that was recorded and not compiled, from a family that was derived since; or None."""
+    nodes = [end]
+    while (parent := nodes[-1].parent) is not None and parent.parent is not None:
+        nodes.append(parent)
+    nodes.reverse()
+    for at, node in enumerate(nodes):
+        fork = trie.forks.get((node.parent, _kind_of(node)))
+        for family in fork.families if fork is not None else ():
+            found = family.program_for(nodes[at:])
+            if found is not None:
+                bump("family_programs")
+                return found
     return None
 
 
@@ -196,13 +247,23 @@ def _fork_at(trie: Trie, node: TrieNode, given: Given, part: InputKind | None) -
     return found
 
 
-def _hung(recorder: Any, found: tuple[TrieNode, Any], fork: _Fork, running: Collection[int]) -> TrieNode:
+def _hung(
+    recorder: Any,
+    found: tuple[TrieNode, Any],
+    fork: _Fork,
+    family: PathFamily,
+    is_best: bool,
+    running: Collection[int],
+) -> TrieNode:
     """Note how a copy goes on; or that it is complete, and let the oldest ones go."""
     first, rest = found
     trie: Trie = recorder.trie
-    recorder.path.copied = recorder.tid
+    is_whole = type(rest) is not tuple
+    recorder.path.copied, recorder.path.copied_by = recorder.tid, (family, family.latest) if is_whole else None
     bump("copied_paths")
-    if type(rest) is tuple:
+    if not is_best:
+        bump("lent_programs")
+    if not is_whole:
         last, unfinished = rest
         trie.forks[last] = fork, unfinished
         return first

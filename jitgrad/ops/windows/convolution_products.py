@@ -20,6 +20,7 @@ import math
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.symbols.advice import advice
 
 __all__ = ["forward_product", "input_product", "weight_product"]
 
@@ -42,6 +43,12 @@ def _digits(extents: Ints, strides: Ints, by: Ints) -> list[tuple[int, int]]:
     return [(n, s * f) for n, s, f in zip(extents, strides, by, strict=True)]
 
 
+@advice
+def _are_few(positions: int, limit: int) -> bool:
+    """Whether there are fewer positions than pay for another way."""
+    return positions < limit
+
+
 def _channels_product(
     b: Any, weight: tuple[Any, int, Any, Any], image: tuple[Any, int, Any, Any], sizes: Ints, out: Ints
 ) -> Any:
@@ -55,7 +62,7 @@ def _channels_product(
     """
     (n, groups), (w, w_start, w_m, w_k), (x, x_start, x_k, x_p) = sizes, weight, image
     per_group = (math.prod(w.shape) // groups, math.prod(x.shape[1:]) // groups)
-    if math.prod(out) >= _FEW_POSITIONS:
+    if not _are_few(math.prod(out), _FEW_POSITIONS):
         a = b.windows(w, [[(n, 0), (groups, per_group[0])], w_m, w_k], w_start)
         columns = b.windows(x, [[(n, per_group[1] * groups), (groups, per_group[1])], x_k, x_p], x_start)
         product = b.matmul(a, columns)
@@ -177,7 +184,7 @@ def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int, positions: int
     """
     (every, channels), kernel = w.shape[:2], w.shape[2:]
     outs, seen, steps = every // groups, tuple(p.taps for p in chosen), tuple(p.tap_step for p in chosen)
-    if seen == tuple(kernel) and positions < _MANY_COLUMNS:
+    if seen == tuple(kernel) and _are_few(positions, _MANY_COLUMNS):
         window, taps = contiguous_strides(tuple(kernel)), math.prod(kernel)
         first = sum(p.tap * s for p, s in zip(chosen, window, strict=True))
         return w, first, [(channels, taps)], [(outs, channels * taps), *_digits(seen, window, steps)]

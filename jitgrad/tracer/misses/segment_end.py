@@ -54,8 +54,7 @@ class SegmentEnd:
         if node is None:
             node = self._grow(key, alive, is_last)
         elif node.event.is_deferred:
-            compile_end = recorder.backend.compile_end
-            node.event.program = without_collections(compile_end, node.event.segment, recorder.trie.plans)
+            node.event.program = self._compiled(node)
             node.event.is_deferred = False
         recorder.node.last = recorder.node = node
         recorder.handles, recorder.linked = [], 0
@@ -71,6 +70,14 @@ class SegmentEnd:
         finally:
             # also after an error, which the step may catch: what came before the operation that raised has happened
             self._settle(node, alive, is_last)
+
+    def _compiled(self, node: TrieNode) -> Any:
+        """The program of a segment that has come again."""
+        recorder, backend = self._recorder, self._recorder.backend
+        found = without_collections(backend.copied_program, recorder, node) if recorder.trie.forks else None
+        if found is not None:
+            return found
+        return without_collections(backend.compile_end, node.event.segment, recorder.trie.plans)
 
     def _settle(self, node: TrieNode, alive: list[Any], is_last: bool) -> None:
         """The segment has ended; what it leaves behind has memory from here on."""

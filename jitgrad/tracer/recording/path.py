@@ -32,6 +32,7 @@ class Path:
 
     Attributes:
         copied: stamp of the last call that went along a path which was copied for it, Note [Path families].
+        copied_by: what made that copy, and the extents that it was made for; None: there may be more of it to come.
         history: the same in a form that misses can ask, or None while every event was a hit.
         misses: how many events were new.
         new_values: how many values this call has recorded that no call had before.
@@ -41,11 +42,12 @@ class Path:
     """
 
     __slots__ = (
-        "__weakref__", "_recorder", "_trie", "copied", "history", "is_quiet", "misses", "new_values", "numbers",
-        "segment_limit",
+        "__weakref__", "_recorder", "_trie", "copied", "copied_by", "history", "is_quiet", "misses", "new_values",
+        "numbers", "segment_limit",
     )  # fmt: skip
 
     copied: int
+    copied_by: Any
     history: History | None
     is_quiet: bool
     misses: int
@@ -58,6 +60,7 @@ class Path:
         self._trie = trie
         self.history = None
         self.misses = self.new_values = self.copied = 0
+        self.copied_by = None
         self.is_quiet = False
         self.numbers = NumberKeys()
         self.segment_limit = segment_limit

@@ -1,0 +1,270 @@
+"""Events of a derived path, and their nodes, as they are for other extents.
+
+Owns: ``Copying``: what one copy is made of; ``NodeCopy`` and its kinds, ``InstrCopy``.
+Must not know: which events make a path, when it is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from jitgrad.abi import Program
+from jitgrad.codegen.families import filled
+from jitgrad.compiled.extents.derivation import Row, with_given
+from jitgrad.compiled.run import LoadedProgram
+from jitgrad.ops.aval import make_aval
+from jitgrad.ops.value_checks import demands
+from jitgrad.structs import replaced
+from jitgrad.tracer.misses.early_checks import Look, bounds_for
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.history import BackwardEvent, InputEvent, OpEvent, PlainEvent, UpdateEvent
+from jitgrad.tracer.recording.keys import IN
+from jitgrad.tracer.recording.trie import TrieNode, new_node
+
+__all__ = ["BackwardCopy", "Copying", "EndCopy", "InputCopy", "InstrCopy", "Layout", "NodeCopy", "OperationCopy",
+           "instrs_of", "picker"]  # fmt: skip
+
+
+Layout: TypeAlias = "tuple[int, Any, int]"
+"""Place in the table, dtype, rank."""
+
+
+class Copying:
+    """What one copy is made of.
+
+    Attributes:
+        avals: the table of layouts; the first one is None.
+        params: params that depend on extents, by place.
+        instrs: the instructions, by place.
+        numbers: of the program, at the end.
+        waiting: layouts that were not made yet, and their numbers.
+    """
+
+    __slots__ = ("avals", "instrs", "numbers", "params", "waiting")
+
+    def __init__(self, avals: list[Any], params: list[Any], instrs: list[Any]) -> None:
+        self.avals, self.params, self.instrs = avals, params, instrs
+        self.numbers: Any = None
+        self.waiting: tuple[Sequence[Layout], Sequence[Any]] | None = None
+
+    def fill(self, layouts: Iterable[Layout], numbers: Iterable[Any]) -> None:
+        """Make layouts of their numbers."""
+        avals = self.avals
+        for (place, dtype, rank), n in zip(layouts, numbers, strict=False):
+            avals[place] = make_aval(n[:rank], dtype, n[rank:-1], n[-1]) if len(n) > rank else make_aval(n, dtype)
+
+    def made(self, copies: Sequence[InstrCopy]) -> list[Instr]:
+        """Instructions, once somebody looks at them."""
+        if self.waiting is not None:
+            self.fill(*self.waiting)
+            self.waiting = None
+        known = self.instrs
+        return [known[copy.place] or copy.made(self) for copy in copies]
+
+    def again(self) -> Copying:
+        """The same: a copy may go on in several ways, and on several threads at a time."""
+        return Copying(list(self.avals), list(self.params), list(self.instrs))
+
+
+class InstrCopy(NamedTuple):
+    """How an instruction is copied.
+
+    Attributes:
+        instr: as it was derived.
+        is_known: it is the same for all extents.
+        params, operands: the places of its params and operands, -1 if they are the same for all extents.
+        avals, inputs: pick its layouts from the table.
+        place: its number.
+    """
+
+    instr: Instr
+    is_known: bool
+    params: int
+    operands: int
+    avals: Callable[[Any], tuple[Any, ...]]
+    inputs: Callable[[Any], tuple[Any, ...]]
+    place: int
+
+    def made(self, copying: Copying) -> Instr:
+        """The copy."""
+        i, table, at = self.instr, copying.avals, self.params
+        if not self.is_known:
+            params, operands = i.params if at < 0 else copying.params[at], i.inputs
+            if self.operands >= 0:
+                numbers = copying.params[self.operands]
+                operands = tuple(
+                    [Const(n) if type(x) is Const else x for x, n in zip(operands, numbers, strict=True)]
+                )
+            i = Instr(i.op, operands, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
+                      i.needs, i.where, i.origin)  # fmt: skip
+        copying.instrs[self.place] = i
+        return i
+
+
+class NodeCopy:
+    """How an event and its node are copied: one that is the same for all extents, or a ``PlainEvent``."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[InstrCopy]) -> None:
+        self.twin, self.derived, self.is_given = row.node, row.event, row.given is not None
+        self.aval, self.instrs = aval, instrs
+        self.is_same = all(i.is_known for i in instrs)
+
+    def node(self, parent: TrieNode, copying: Copying) -> TrieNode:
+        """A copy that nobody finds yet."""
+        twin, event = self.twin, self.event(copying)
+        key, ids, params = twin.key, twin.ids, twin.params
+        if self.is_given:
+            inputs, params = event.instr.inputs, event.instr.params
+            key = with_given(key, inputs, params)
+            ids = tuple([(x.value,) if type(i) is tuple else i for i, x in zip(ids, inputs, strict=True)])
+            parent.seen = None  # it has numbers of other extents
+        node: TrieNode = new_node(parent, key, event, twin.next_vid, twin.next_scalar)
+        node.vid, node.requires_grad, node.op = twin.vid, twin.requires_grad, twin.op
+        node.ids, node.params = ids, params
+        node.param_types, node.window, node.writes, node.meta = twin.param_types, twin.window, twin.writes, twin.meta
+        node.is_simple, node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds
+        node.aval = copying.avals[self.aval]
+        if twin.masks is not None or twin.seen is not None:
+            node.masks, node.seen = dict(twin.masks or ()) or None, dict(twin.seen or ()) or None
+        if twin.outs is not None:
+            avals = event.instr.avals
+            node.outs = tuple([(vid, aval, flag) for (vid, _, flag), aval in zip(twin.outs, avals, strict=True)])
+        return node
+
+    def event(self, copying: Copying) -> Any:
+        """The event's copy."""
+        instrs = tuple([i.made(copying) for i in self.instrs])
+        if self.is_same:
+            return self.derived
+        if type(self.derived) is PlainEvent:
+            return PlainEvent(instrs[0], self.derived.several, self.derived.ends_segment)
+        return replaced(self.derived, instrs=instrs)
+
+
+class InputCopy(NodeCopy):
+    """Of an ``InputEvent``."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[InstrCopy], given: int) -> None:
+        super().__init__(row, aval, instrs)
+        self.given = given
+
+    def node(self, parent: TrieNode, copying: Copying) -> TrieNode:
+        """See ``NodeCopy``."""
+        twin, part, aval = self.twin, self.derived.kind, copying.avals[self.given]
+        event = InputEvent(self.derived.vid, aval, part)
+        node: TrieNode = new_node(parent, (IN, aval, part), event, twin.next_vid, twin.next_scalar)
+        node.vid, node.ids, node.op = twin.vid, (aval, part), twin.op
+        return node
+
+
+class BackwardCopy(NodeCopy):
+    """Of a ``BackwardEvent``.
+
+    ``results``, ``sets``: the places of layouts; ``is_last``: nothing but its instructions can wait for layouts.
+    """
+
+    def __init__(
+        self,
+        row: Row,
+        aval: int,
+        instrs: list[InstrCopy],
+        results: Sequence[int | None],
+        sets: Sequence[int],
+        is_last: bool,
+    ) -> None:
+        super().__init__(row, aval, instrs)
+        self.results, self.sets, self.is_last = results, sets, is_last
+
+    def event(self, copying: Copying) -> Any:
+        """See ``NodeCopy``."""
+        derived, table = self.derived, copying.avals
+        returned = zip(derived.results, self.results, strict=True)
+        results = tuple([r if at is None else r._replace(aval=table[at]) for r, at in returned])
+        grads = zip(derived.sets, self.sets, strict=True)
+        sets = tuple([(leaf, vid, table[at], joins) for (leaf, vid, _, joins), at in grads])
+        if not self.is_last:
+            return replaced(derived, instrs=tuple([i.made(copying) for i in self.instrs]), results=results, sets=sets)
+        event = replaced(derived, instrs=(), results=results, sets=sets, later=partial(copying.made, self.instrs))
+        del event.instrs
+        return event
+
+
+class OperationCopy(NodeCopy):
+    """Of an ``OpEvent``; ``own``: which of its instructions is the one that the user sees."""
+
+    def __init__(self, row: Row, aval: int, instrs: list[InstrCopy], own: int) -> None:
+        super().__init__(row, aval, instrs)
+        self.own = own
+
+    def event(self, copying: Copying) -> Any:
+        """See ``NodeCopy``."""
+        derived = self.derived
+        instrs = tuple([i.made(copying) for i in self.instrs])
+        instr = instrs[self.own]
+        if not derived.demands:
+            return replaced(derived, instr=instr, instrs=instrs)
+        looked_at = {look.position for look in derived.demands}  # the other operands are right for all extents
+        asked = demands(instr.op, instr.input_avals, instr.params)
+        looks = tuple([Look(demand, at) for at, demand in asked if at in looked_at])
+        return replaced(derived, instr=instr, instrs=instrs, demands=looks, passed=[None] * len(looks))
+
+    def node(self, parent: TrieNode, copying: Copying) -> TrieNode:
+        """See ``NodeCopy``, and ``early_checks.may_hits_look``."""
+        node = super().node(parent, copying)
+        event = node.event
+        if event.demands:
+            bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
+            node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
+            if node.bounds is None:
+                node.is_simple, node.outs = False, None
+                if node.writes is not None:
+                    node.op = node.writes = None
+        return node
+
+
+class EndCopy(NodeCopy):
+    """Of an ``EndEvent``: its segment's instructions, and the places of layouts."""
+
+    def __init__(
+        self,
+        row: Row,
+        instrs: Sequence[InstrCopy],
+        inputs: Sequence[tuple[int, int]],
+        layouts: Sequence[tuple[int, int]],
+        avals: Sequence[tuple[int, int]],
+        program: Program | None,
+    ) -> None:
+        super().__init__(row, 0, [])
+        self._instrs, self._inputs, self._layouts, self._avals, self._program = instrs, inputs, layouts, avals, program
+
+    def event(self, copying: Copying) -> Any:
+        """See ``NodeCopy``."""
+        derived, table = self.derived, copying.avals
+        known: Segment = derived.segment
+        inputs = {vid: table[at] for vid, at in self._inputs}
+        layouts = {vid: table[at] for vid, at in self._layouts}
+        later = partial(copying.made, self._instrs)
+        segment = Segment([], inputs, known.outputs, known.writes, known.write_log, layouts, later)
+        del segment.instrs
+        nbytes, *numbers = copying.numbers
+        loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
+        avals = tuple([(vid, table[at]) for vid, at in self._avals])
+        return replaced(derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False)
+
+
+def instrs_of(event: Any) -> Sequence[Instr]:
+    """The instructions of an event."""
+    if type(event) is UpdateEvent:
+        return [i for one in event.events for i in one.instrs]
+    return event.instrs if type(event) in (PlainEvent, OpEvent, BackwardEvent) else ()
+
+
+def picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Picks some entries of a list, as a tuple."""
+    if len(places) > 1:
+        found: Callable[[Any], tuple[Any, ...]] = itemgetter(*places)
+        return found
+    return (lambda table: (table[places[0]],)) if places else (lambda table: ())
