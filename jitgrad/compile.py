@@ -76,7 +76,6 @@ _LOOKS, _SMALL_NBYTES = 4, 1 << 16
 _checking: Any = LazyModule("jitgrad.checking.verify")
 
 install_native(lambda: LazyModule("jitgrad.compiled.native_eager").install())
-_FORKS: Any = LazyModule("jitgrad.compiled.extents.forks")
 _EAGER_KERNELS = LazyModule("jitgrad.compiled.eager_kernels")
 install_kernels(lambda request: _EAGER_KERNELS.make_kernel(request), lambda segment: _EAGER_KERNELS.make_step(segment))
 
@@ -240,8 +239,8 @@ class CompiledFunction(CallSite):
         node = recorder.node
         if not (recorder.has_stopped and self.trie.follows):
             self.last = node
-        if recorder.path.misses and not recorder.has_stopped and not config.same_bits:
-            _FORKS.note_path(recorder)
+        if recorder.path.misses and not recorder.has_stopped and recorder.path.noted != recorder.tid:
+            backend.note_path(recorder)
         self.trie.end_of_call(node, RUNNING)
         bump_call(node.depth, recorder.path.misses, recorder.segments, recorder.launches)
         recorder.graph.close()

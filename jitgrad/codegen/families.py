@@ -46,7 +46,7 @@ _MAX_PINNED = 3
 """Members for one set of extents that a kind may have before it is given up."""
 _MAX_KINDS = 1024
 _MAX_INSTRS = 4000
-_MOST_LENT = 100
+_MOST_LENT = 400
 """After so many programs whose extents were near to a member's own, another member is made."""
 
 Planner = Callable[[Segment], Program]

@@ -114,6 +114,17 @@ class _Backend:
         return _forks.copied_path(recorder, given, kind, RUNNING)
 
     @staticmethod
+    def will_derive(recorder: Any) -> bool:
+        """Whether the path of the call that is ending will be known for all extents then, by the same Note."""
+        return not config.same_bits and bool(_forks.will_derive(recorder))
+
+    @staticmethod
+    def note_path(recorder: Any) -> None:
+        """A call has recorded something new, and ends: see the same Note."""
+        if not config.same_bits:
+            _forks.note_path(recorder)
+
+    @staticmethod
     def copied_program(recorder: Any, end: Any) -> Any:
         """The program of a segment that was not compiled when it was recorded, by the same Note; or None."""
         return _forks.copied_program(recorder.trie, end)

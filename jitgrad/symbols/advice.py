@@ -75,10 +75,12 @@ def always_equal(x: Any, y: Any) -> bool:
 
     Tuples of sizes are equal if these are.
     """
+    env = current_env()
+    if x is y or env is None:
+        return x is y or bool(x == y)
     if is_tuple(x):
         return len(x) == len(y) and all(map(always_equal, x, y))
-    env = x.env if type(x) is SymNumber else y.env if type(y) is SymNumber else None
-    if env is None or x is y:
+    if type(x) is not SymNumber and type(y) is not SymNumber:
         return bool(x == y)
     if value_of(x) != value_of(y) or is_certain("==", x, y):
         return _is_identical(x, y)
@@ -107,7 +109,7 @@ def _value_at(x: Any, step: int) -> Any:
     return known[x.place]
 
 
-_NEAR = 4
+_NEAR = 8
 """Thresholds that lie so far apart are too many, and what is best for one extent is good for another."""
 
 

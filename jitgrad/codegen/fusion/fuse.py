@@ -29,7 +29,7 @@ from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.primitives.builder import Value
 from jitgrad.codegen.primitives.cost import op_cost
 from jitgrad.codegen.primitives.decompose import chunk_count
-from jitgrad.symbols.advice import advice, always_equal, identical
+from jitgrad.symbols.advice import advice, always_equal
 
 __all__ = ["Group", "NeedsBuffers", "WhyNot", "fuse"]
 
@@ -330,7 +330,7 @@ def _dims_in(group: Group, root: Root) -> tuple[int, ...] | None:
         return everything
     if _is_total(root) and _almost(root.domain, group.shape) and group.reduced in (None, frozenset(everything)):
         return everything
-    if group.reduced and root.kind == "map" and identical(group.chunks, 1):
+    if group.reduced and root.kind == "map" and group.chunks == 1:
         kept = tuple(d for d in range(len(group.shape)) if d not in group.reduced)
         if always_equal(tuple(group.shape[d] for d in kept), root.domain):
             return kept

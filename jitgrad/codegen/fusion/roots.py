@@ -13,7 +13,6 @@ from typing import Any
 
 from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
-from jitgrad.symbols.advice import identical
 
 __all__ = ["Destination", "Root", "make_roots", "squeezed"]
 
@@ -29,7 +28,7 @@ _OWN_KINDS = frozenset({"matmul", "cat", "routine", "routine_part"})
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Without the extents of 1."""
-    return tuple(n for n in shape if not identical(n, 1))
+    return tuple(n for n in shape if n != 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,9 +71,9 @@ class Root:
 
     def __post_init__(self) -> None:
         shape = self.source.shape
-        self.domain = squeezed(shape)
+        self.domain = squeezed(shape) if 1 in shape else shape
         if self.reduce is not None:
-            real = [d for d, n in enumerate(shape) if not identical(n, 1)]
+            real = [d for d, n in enumerate(shape) if n != 1]
             self.reduced = frozenset([i for i, d in enumerate(real) if d in self.reduce])
 
 

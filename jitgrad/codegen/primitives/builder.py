@@ -45,6 +45,7 @@ from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
+from jitgrad.symbols.advice import always_equal
 from jitgrad.symbols.number import current_env, is_symbolic, lifted
 
 __all__ = ["COMPARISONS", "POINTWISE", "SCANS", "SCATTERS", "SORTS", "Builder", "Value", "is_widening", "memory_of"]
@@ -90,10 +91,15 @@ class Value:
         return f"{self.op}{self.params if self.params != () else ''}:{self.dtype.name}{list(self.shape)}"
 
 
+def _are_same(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether two shapes are equal: of other ranks, no extents are compared, which would be questions about these."""
+    return len(shape) == len(other) and shape == other
+
+
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's broadcast of shapes that are known to be compatible."""
     first = shapes[0]
-    if all([shape == first for shape in shapes]):
+    if all([_are_same(shape, first) for shape in shapes]):
         return first
     rank = max(map(len, shapes))
     out = [1] * rank
@@ -191,7 +197,8 @@ class Builder:
         """Any pointwise primitive but cast; ``where`` takes its condition first."""
         if len(operands) == 2:
             x, y = operands
-            if type(x) is type(y) is Value and x.op != "scalar" != y.op and x.shape == y.shape and op != "where":
+            is_plain = type(x) is type(y) is Value and x.op != "scalar" != y.op and op != "where"
+            if is_plain and _are_same(x.shape, y.shape):
                 dtype = x.dtype
                 if dtype is y.dtype is dtype.compute:  # no more to do than to make it
                     return self.make(op, operands, (), x.shape, bool_ if op in COMPARISONS else dtype)
@@ -242,10 +249,10 @@ class Builder:
     # movement
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
         """Broadcast ``x`` to ``shape`` (new dims on the left)."""
-        return x if x.shape == shape else self._moved("expand", x, shape, shape)
+        return x if always_equal(x.shape, shape) else self._moved("expand", x, shape, shape)
 
     def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
-        return x if x.shape == shape else self._moved("reshape", x, shape, shape)
+        return x if always_equal(x.shape, shape) else self._moved("reshape", x, shape, shape)
 
     def _moved(self, op: str, x: Value, params: Any, shape: tuple[int, ...]) -> Value:
         """A movement; of a value that was widened: widened afterwards, so that less is, or nothing."""
@@ -263,7 +270,7 @@ class Builder:
         shape = tuple(
             max(0, -(-(stop - start) // step)) for start, stop, step in zip(starts, stops, steps, strict=True)
         )
-        if shape == x.shape and all(step == 1 for step in steps):
+        if all(step == 1 for step in steps) and always_equal(shape, x.shape):
             return x
         return self._moved("slice", x, (tuple(starts), tuple(steps)), shape)
 

@@ -40,12 +40,18 @@ def copy_of(b: Builder, x: Value) -> Value:
     return b.make("copy", (x,), (), x.shape, x.dtype)
 
 
-@advice
 def chunk_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     """Into how many partial results a reduction is cut; a function of shapes alone, so results are too.
 
-    1 where the kept dimensions already make enough independent work.
+    1 where the kept dimensions already make enough independent work. A reduction that is cut for some extents is for
+    all that its program serves (Note [Advice]), into two parts at least: each part has a loop, however short.
     """
+    count = _best_count(shape, dims)
+    return 1 if identical(count, 1) else greatest(2, count)
+
+
+@advice
+def _best_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     total = math.prod(shape)
     kept = math.prod(n for d, n in enumerate(shape) if d not in dims)
     if total <= 4 * CHUNK:
@@ -66,7 +72,7 @@ def _chunked(b: Builder, v: Value) -> Value | None:
     if 0 in x.shape:
         return None
     chunks = chunk_count(x.shape, v.params)
-    if identical(chunks, 1):
+    if chunks == 1:
         return None
     partial = b.make("partial_" + v.op[7:], (x,), (v.params, chunks), (chunks, *v.shape), v.dtype)
     return b.reshape(b.reduce(v.op[7:], partial, (0,)), v.shape)

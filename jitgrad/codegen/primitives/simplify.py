@@ -19,7 +19,7 @@ import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
 from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
-from jitgrad.symbols.advice import identical
+from jitgrad.symbols.advice import always_equal
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
@@ -306,7 +306,7 @@ def _where(b: Builder, v: Value) -> Value | None:
 
 
 def _same_shape(b: Builder, v: Value) -> Value | None:
-    return v.srcs[0] if v.shape == v.srcs[0].shape else None
+    return v.srcs[0] if always_equal(v.shape, v.srcs[0].shape) else None
 
 
 def _reshape(b: Builder, v: Value) -> Value | None:
@@ -365,7 +365,7 @@ def _reduce_ones(b: Builder, v: Value) -> Value | None:
     x = v.srcs[0]
     if 0 in x.shape:
         return None
-    dims = tuple(d for d in v.params if not identical(x.shape[d], 1))
+    dims = tuple(d for d in v.params if x.shape[d] != 1)
     return None if dims == v.params else b.reduce(v.op[7:], x, dims, keepdim=True)
 
 

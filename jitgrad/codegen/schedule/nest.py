@@ -28,7 +28,7 @@ from jitgrad.codegen.schedule.loop_body import (
     with_stores,
 )
 from jitgrad.dtypes import FLOATING
-from jitgrad.symbols.advice import advice, identical, within
+from jitgrad.symbols.advice import advice, within
 from jitgrad.symbols.number import greatest, similar
 
 __all__ = ["epilogue_instrs", "make_kernel"]
@@ -135,7 +135,7 @@ def _assemble(
         units, seqs = units[:-1], units[-1:]
     if body.sequential and form == "row":
         width = 1
-    chunked = "" if identical(body.chunks, 1) else "seq" if seqs else "vec"
+    chunked = "" if body.chunks == 1 else "seq" if seqs else "vec"
     block, blocks = _blocks(form, extents[vec], width)
     chunk_extent = extents[seqs[0]] if chunked == "seq" else extents[vec]
     chunk = _chunk_length(chunk_extent, body.chunks, width if chunked == "vec" else 1)

@@ -9,15 +9,15 @@ Must not know: how either is done.
 # such input on. To record it costs some hundred microseconds an operation, with its backward and its plan, and it may
 # never come again. But the paths differ in nothing but numbers. So where inputs of one kind (rank, dtype, how they are
 # laid out) have led to paths of equal events for the ``_DERIVED_FROM``-th time, the last of these is *derived* for all
-# extents (``derivation.py``): shape rules, derivative rules and planning run once more, over symbols (Note [Symbolic
-# extents]). That gives the layouts, params and argument words of all its events as functions of the extents, and the
-# guards under which the events are these.
+# extents (``derivation.py``), before it is run: shape rules, derivative rules and planning run once more, over symbols
+# (Note [Symbolic extents]). That gives the layouts, params and argument words of all its events as functions of the
+# extents, and the guards under which the events are these.
 # When another input of the kind comes, the path is *copied* (``copies.py``): the numbers are filled in, and the nodes
 # hang in the trie as if the call had been recorded. The call then goes along them by hits. An input whose extents are
 # not known yet ends the copy; it goes on when that input comes (``Unfinished``). Nothing is taken for granted: a call
 # that does something else finds no such child there, and records. A copy is what recording would have made; with
 # ``config.verify`` calls record, and what they record is compared with the copy.
-# Example: a step over graphs of n nodes and e edges. The 4th graph's path is derived, in 40 ms. The 5th graph's
+# Example: a step over graphs of n nodes and e edges. The 3rd graph's path is derived, in 40 ms. The 4th graph's
 # features, [n, 16], copy the path to where the edges are used for the first time; the edges copy the rest.
 # A path is derived if all it holds is operations, in-place operations, backwards into leaves without gradients, and
 # one segment. The usual backward's rules run again over symbols; of one that is differentiated itself, or returns its
@@ -29,7 +29,7 @@ Must not know: how either is done.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
@@ -44,9 +44,9 @@ from jitgrad.tracer.recording.keys import IN, InputKind
 from jitgrad.tracer.recording.trie import Trie, TrieNode
 from jitgrad.user_line import let_through
 
-__all__ = ["copied_path", "copied_program", "note_path"]
+__all__ = ["copied_path", "copied_program", "note_path", "will_derive"]
 
-_DERIVED_FROM = 4
+_DERIVED_FROM = 3
 _MAX_FAMILIES = 24
 """Of one fork: guards of its paths may have other answers, or calls do other things."""
 _MAX_REFUSALS = 3
@@ -55,7 +55,8 @@ _MAX_EVENTS = 2000
 _MAX_DERIVED = 6000
 """Events, of all paths of one fork: to derive one costs about a millisecond."""
 _MAX_STRAYS = 16
-_MOST_LENT = 100
+_MAX_KINDS = 8
+_MOST_LENT = 400
 """After so many copies for near extents, Note [Advice], a call is recorded, so that its extents have a family."""
 
 
@@ -65,6 +66,7 @@ class _Fork:
     Attributes:
         seen: how many paths were recorded from here on.
         previous: the last of them.
+        alike: by what they do, the last of each kind; one that has other events tells nothing of extents.
         families: of derived paths.
         refusals: how often a path could not be derived.
         ends: of copies, the oldest first.
@@ -72,24 +74,38 @@ class _Fork:
         lent: how many copies were for near extents, Note [Advice].
     """
 
-    __slots__ = ("copies", "ends", "families", "lent", "previous", "refusals", "seen", "strays")
+    __slots__ = ("alike", "copies", "ends", "families", "lent", "previous", "refusals", "seen", "strays")
 
     def __init__(self) -> None:
         self.seen = self.refusals = self.copies = self.strays = self.lent = 0
         self.previous: list[TrieNode] = []
+        self.alike: dict[Any, list[TrieNode]] = {}
         self.families: list[PathFamily] = []
         self.ends: list[TrieNode] = []
 
-    def most(self) -> int:
-        """How many families it may have."""
-        return min(_MAX_FAMILIES, max(1, _MAX_DERIVED // max(1, len(self.previous))))
+    def is_due(self, seen: int, nodes: Sequence[TrieNode]) -> bool:
+        """Whether a path is derived, without its end, where ``seen`` are known with it."""
+        return seen >= _DERIVED_FROM and _what_is_done(nodes) in self.alike and not self._is_over(len(nodes) + 1)
+
+    def note(self, nodes: list[TrieNode]) -> list[TrieNode] | None:
+        """A path was recorded: the last one before it that did the same."""
+        self.seen += 1
+        self.previous = nodes
+        done = _what_is_done(nodes[:-1])
+        before = self.alike.pop(done, None)
+        self.alike[done] = nodes
+        if len(self.alike) > _MAX_KINDS:
+            del self.alike[next(iter(self.alike))]
+        return before
+
+    def _is_over(self, events: int) -> bool:
+        most = min(_MAX_FAMILIES, max(1, _MAX_DERIVED // events))
+        return len(self.families) >= most or self.refusals >= _MAX_REFUSALS
 
     def lends(self) -> bool:
         """Whether a family may serve extents that are near to its own."""
-        if config.same_bits:
-            return False
         self.lent += 1
-        return self.lent % _MOST_LENT != 0 or len(self.families) >= self.most()
+        return self.lent % _MOST_LENT != 0 or self._is_over(max(1, len(self.previous)))
 
 
 def _kind(aval: Aval, part: InputKind) -> Any:
@@ -105,6 +121,11 @@ def _kind_of(node: TrieNode) -> Any:
     return _kind_of_operation(operation_of(node.key)) if type(event) in (PlainEvent, OpEvent) else None
 
 
+def _what_is_done(nodes: Sequence[TrieNode]) -> Any:
+    """Of a path, what is equal where nothing but extents differs."""
+    return tuple([(type(node.event), node.op) for node in nodes])
+
+
 def _kind_of_operation(operation: Any) -> Any:
     if operation is None:
         return None
@@ -113,10 +134,17 @@ def _kind_of_operation(operation: Any) -> Any:
     return op, operands, tuple(map(type, flat(params)))
 
 
-def note_path(recorder: Any) -> None:
-    """A call has recorded something new, and has ended: derive its path, if others of its kind were met before."""
+def will_derive(recorder: Any) -> bool:
+    """Whether ``note_path`` will derive the path of a call that has recorded something new, once it has ended."""
+    nodes = _new_part(recorder) or []
+    fork = recorder.trie.forks.get((nodes[0].parent, _kind_of(nodes[0]))) if nodes else None
+    return fork is not None and not config.verify and fork.is_due(fork.seen + 1, nodes)
+
+
+def _new_part(recorder: Any) -> list[TrieNode] | None:
+    """A call's path from where extents part it from others; None if they do not."""
     if recorder.node.depth > _MAX_EVENTS:
-        return
+        return None
     nodes: list[TrieNode] = []
     node = recorder.node
     while node.parent is not None:
@@ -124,13 +152,20 @@ def note_path(recorder: Any) -> None:
         node = node.parent
     nodes.reverse()
     at = next((n for n, x in enumerate(nodes) if _parts_here(x)), -1)
-    if at < 0:
+    return None if at < 0 else nodes[at:]
+
+
+def note_path(recorder: Any) -> None:
+    """A call has recorded something new, and ends: derive its path, if others of its kind were met before."""
+    recorder.path.noted = recorder.tid
+    nodes = _new_part(recorder)
+    if nodes is None:
         return
     trie: Trie = recorder.trie
-    first = nodes[at]
+    first = nodes[0]
     fork = trie.forks.setdefault((first.parent, _kind_of(first)), _Fork())
-    fork.seen += 1
-    previous, fork.previous = fork.previous, nodes[at:]
+    is_due = fork.is_due(fork.seen + 1, nodes[:-1])
+    previous = fork.note(nodes)
     if config.verify and any([compare(family, fork.previous) for family in fork.families]):
         return
     if recorder.path.copied == recorder.tid:
@@ -140,11 +175,10 @@ def note_path(recorder: Any) -> None:
             family.note_stray(extents)
         if fork.strays >= _MAX_STRAYS and fork.strays > fork.copies // 2:  # its calls do many things
             fork.families, fork.refusals = [], _MAX_REFUSALS
-    is_over = len(fork.families) >= fork.most() or fork.refusals >= _MAX_REFUSALS
-    if is_over or fork.seen < _DERIVED_FROM or not previous or previous[0] is first:
+    if not is_due or not previous or previous[0] is first:
         return
     try:
-        family = PathFamily(derived(nodes[at:], previous, recorder))
+        family = PathFamily(derived(nodes, previous, recorder))
         if family.is_for_one:
             raise NoPathError("its guards fix an extent")
         fork.families.append(family)

@@ -57,6 +57,8 @@ class SegmentEnd:
             node.event.program = self._compiled(node)
             node.event.is_deferred = False
         recorder.node.last = recorder.node = node
+        if is_last and recorder.path.misses and not recorder.has_stopped:
+            self._note_path(node)
         recorder.handles, recorder.linked = [], 0
         recorder.keepers.clear()
         event = node.event
@@ -70,6 +72,22 @@ class SegmentEnd:
         finally:
             # also after an error, which the step may catch: what came before the operation that raised has happened
             self._settle(node, alive, is_last)
+
+    def _note_path(self, node: TrieNode) -> None:
+        """The call has recorded a new path: its program may follow from those before, Note [Path families]."""
+        recorder, event = self._recorder, node.event
+        without_collections(recorder.backend.note_path, recorder)
+        if event.is_deferred:
+            found = without_collections(recorder.backend.copied_program, recorder, node)
+            if found is None and not self._defers():  # it was to be derived, and could not be
+                found = without_collections(recorder.backend.compile_end, event.segment, recorder.trie.plans)
+            if found is not None:
+                event.program, event.is_deferred = found, False
+
+    def _defers(self) -> bool:
+        """Whether a new segment is not compiled yet, Note [New graphs]."""
+        recorder = self._recorder
+        return recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
 
     def _compiled(self, node: TrieNode) -> Any:
         """The program of a segment that has come again."""
@@ -118,7 +136,7 @@ class SegmentEnd:
     def _grow(self, key: Any, alive: list[Any], is_last: bool) -> TrieNode:
         recorder = self._recorder
         history = self._path.live()
-        defers = recorder.trie.defers or recorder.has_stopped or self._path.is_new_and_long()
+        defers = self._defers() or (is_last and recorder.backend.will_derive(recorder))
         tables = recorder.slots, recorder.inputs, recorder.trie.plans
         event = without_collections(build_end, history, recorder.backend, alive, *tables, defers)
         event.reason = self._reason(is_last)

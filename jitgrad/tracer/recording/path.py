@@ -32,6 +32,7 @@ class Path:
 
     Attributes:
         copied: stamp of the last call that went along a path which was copied for it, Note [Path families].
+        noted: stamp of the last call whose new path was noted, likewise.
         copied_by: what made that copy, and the extents that it was made for; None: there may be more of it to come.
         history: the same in a form that misses can ask, or None while every event was a hit.
         misses: how many events were new.
@@ -43,10 +44,11 @@ class Path:
 
     __slots__ = (
         "__weakref__", "_recorder", "_trie", "copied", "copied_by", "history", "is_quiet", "misses", "new_values",
-        "numbers", "segment_limit",
+        "noted", "numbers", "segment_limit",
     )  # fmt: skip
 
     copied: int
+    noted: int
     copied_by: Any
     history: History | None
     is_quiet: bool
@@ -59,7 +61,7 @@ class Path:
         self._recorder = recorder
         self._trie = trie
         self.history = None
-        self.misses = self.new_values = self.copied = 0
+        self.misses = self.new_values = self.copied = self.noted = 0
         self.copied_by = None
         self.is_quiet = False
         self.numbers = NumberKeys()

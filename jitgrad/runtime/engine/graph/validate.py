@@ -52,8 +52,8 @@ def fit(node: Node | None, index: int, grad: Any, expected: Aval) -> Any:
         RuntimeError: the shape cannot be summed to the expected one, or it has dimensions and is on another device.
     """
     aval: Any = getattr(grad, "_aval", None)
-    is_alike = aval is not None and aval.shape == expected.shape and aval.dtype is expected.dtype
-    if is_alike and aval.device is expected.device:
+    is_alike = aval is not None and aval.ndim == expected.ndim and aval.dtype is expected.dtype
+    if is_alike and aval.shape == expected.shape and aval.device is expected.device:
         return grad  # only strides differ
     return _fit(node, index, grad, expected)
 
@@ -63,7 +63,7 @@ def _fit(node: Node | None, index: int, grad: Any, expected: Aval) -> Any:
     aval = getattr(grad, "_aval", None)
     if aval is None:
         raise TypeError(f"expected Variable or None (got {type(grad).__name__})")
-    if aval.shape != expected.shape:
+    if aval.ndim != expected.ndim or aval.shape != expected.shape:
         if not is_expandable_to(expected.shape, aval.shape):
             raise RuntimeError(
                 f"{where}invalid gradient at index {index} - got {list(aval.shape)} "
