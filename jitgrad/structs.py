@@ -54,14 +54,20 @@ def _made(cls: type[T], methods: dict[str, Any]) -> type[T]:
     fields = tuple(cls.__annotations__)
     defaults = {f"default_{name}": body.pop(name) for name in fields if name in body}
     methods["__init__"] = _compiled_init(cls, fields, defaults)
+    methods["copied"] = staticmethod(_compiled_copy(fields))
     made: type[T] = type(cls.__name__, (), {"__match_args__": fields, **methods, **body, "__slots__": fields})
     return made
 
 
 def replaced(obj: T, **changes: Any) -> T:
     """A copy in which some fields have other values."""
-    fields: tuple[str, ...] = type(obj).__match_args__  # type: ignore[attr-defined]
-    return type(obj)(**{name: getattr(obj, name) for name in fields} | changes)
+    cls: Any = type(obj)
+    if "__post_init__" in cls.__dict__:
+        return cls(**{name: getattr(obj, name) for name in cls.__match_args__} | changes)
+    made: T = cls.copied(obj)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
 
 
 def _compiled_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., None]:
@@ -77,6 +83,15 @@ def _compiled_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any])
     init: Callable[..., None] = namespace["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def _compiled_copy(fields: tuple[str, ...]) -> Callable[[Any], Any]:
+    """A function that makes a copy; copies of events are made at every call over ever new extents."""
+    lines = ["def copied(obj):", " made = new(type(obj))", *(f" made.{name} = obj.{name}" for name in fields)]
+    namespace: dict[str, Any] = {"new": object.__new__}
+    exec("\n".join([*lines, " return made"]), namespace)
+    copied: Callable[[Any], Any] = namespace["copied"]
+    return copied
 
 
 def _contents(obj: Any) -> tuple[Any, ...]:

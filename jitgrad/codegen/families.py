@@ -306,6 +306,10 @@ class _Member:
         return made
 
 
+def _launch(known: Launch, args: tuple[int, ...], units: int, grain: int, cost: float) -> Launch:
+    return Launch(known.kernel, args, units, grain, cost, known.name)
+
+
 def numbers_of(program: Program) -> tuple[Any, ...]:
     """All numbers of a program that extents decide, for ``filled``."""
     return (*map(_numbers_of, program.steps), tuple([size for _, size in program.outputs]))
@@ -320,15 +324,13 @@ def filled(program: Program, numbers: tuple[Any, ...]) -> Program:
             continue
         arena, sizes, *launches = found
         following = iter(launches)
-        stages = tuple([tuple([_launch(x, *next(following)) for x in stage]) for stage in step.stages])
+        stages = tuple([
+            tuple([_launch(x, *next(following)) for x in stage]) for stage in step.stages
+        ])  # fmt: skip
         outputs = tuple([(vid, size) for (vid, _), size in zip(step.outputs, sizes, strict=True)])
         steps.append(NativeStep(step.inputs, outputs, arena, step.scalars, stages, step.keep_alive))
     outputs = tuple([(vid, size) for (vid, _), size in zip(program.outputs, numbers[-1], strict=True)])
     return Program(steps, outputs, program.kernel_names, program.notes, program.text)
-
-
-def _launch(known: Launch, args: tuple[int, ...], units: int, grain: int, cost: float) -> Launch:
-    return Launch(known.kernel, args, units, grain, cost, known.name)
 
 
 def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ In: a derived path, and an input's layout. Out: published nodes, which calls the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,8 +32,8 @@ from jitgrad.compiled.extents.node_copies import (
     Layout,
     NodeCopy,
     OperationCopy,
+    copier,
     instrs_of,
-    picker,
 )
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.ops.aval import Aval
@@ -78,6 +78,7 @@ class _Stretch(NamedTuple):
 
     Attributes:
         copies: of each event.
+        copied: makes their nodes.
         first: the event that it begins with: an input, or an operation whose params tell extents.
         known: how many symbols are known before it.
         advice: gives None where some advice is another, Note [Advice].
@@ -88,6 +89,7 @@ class _Stretch(NamedTuple):
     """
 
     copies: Sequence[NodeCopy]
+    copied: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]]
     first: Any
     known: int
     advice: Evaluator
@@ -134,9 +136,9 @@ class PathFamily:
         assert starts and starts[0] == 0
         found, done = [], 0
         guards, advice = ([(symbols_in((g.x, g.y)), g) for g in each] for each in (path.env.guards, path.env.advice))
-        for nr, (first, (before, count)) in enumerate(zip(starts, counts, strict=True)):
+        for nr, (start, (before, count)) in enumerate(zip(starts, counts, strict=True)):
             is_last = nr == len(starts) - 1
-            rows = path.rows[first : None if is_last else starts[nr + 1]]
+            rows = path.rows[start : None if is_last else starts[nr + 1]]
             layouts, waiting, params, wanted = self._wanted(rows, is_last)
             if is_last and self._program is not None:
                 wanted.append(numbers_of(self._program))
@@ -145,7 +147,8 @@ class PathFamily:
             )
             functions = evaluator(best, count, ()), evaluator(own, count, wanted)
             copies = [self._copier(row, is_last) for row in rows]
-            found.append(_Stretch(copies, rows[0].event, before, *functions, layouts, waiting, tuple(params)))
+            first = rows[0].event
+            found.append(_Stretch(copies, copier(copies), first, before, *functions, layouts, waiting, tuple(params)))
             done = count
         return found
 
@@ -208,7 +211,7 @@ class PathFamily:
         params, operands = (self._param_places.get(id(given), -1) for given in (i.params, i.inputs))
         avals, inputs = [self._place(a) for a in i.avals], [self._place(a) for a in i.input_avals]
         is_known = params < 0 and operands < 0 and all([not n or self._table[n] is not None for n in (*avals, *inputs)])
-        return InstrCopy(i, is_known, params, operands, picker(avals), picker(inputs), self._instr_places[id(i)])
+        return InstrCopy(i, is_known, params, operands, self._instr_places[id(i)], avals, inputs)
 
     def _end(self, row: Row, event: EndEvent) -> EndCopy:
         known: Segment = event.segment
@@ -332,11 +335,7 @@ class PathFamily:
         for place in stretch.params:
             copying.params[place] = next(following)
         copying.numbers = [*following]
-        first = node = stretch.copies[0].node(parent, copying)
-        for copier in stretch.copies[1:]:
-            before, node = node, copier.node(node, copying)
-            before.children[node.key] = node
-            before.first = before.last = node
+        first, node = stretch.copied(parent, copying)
         trie.size += len(stretch.copies)
         trie.publish(first)
         is_last = nr == len(self.stretches) - 1

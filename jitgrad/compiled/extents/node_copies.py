@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from jitgrad.abi import Program
@@ -25,7 +24,7 @@ from jitgrad.tracer.recording.keys import IN
 from jitgrad.tracer.recording.trie import TrieNode, new_node
 
 __all__ = ["BackwardCopy", "Copying", "EndCopy", "InputCopy", "InstrCopy", "Layout", "NodeCopy", "OperationCopy",
-           "instrs_of", "picker"]  # fmt: skip
+           "copier", "instrs_of"]  # fmt: skip
 
 
 Layout: TypeAlias = "tuple[int, Any, int]"
@@ -76,17 +75,17 @@ class InstrCopy(NamedTuple):
         instr: as it was derived.
         is_known: it is the same for all extents.
         params, operands: the places of its params and operands, -1 if they are the same for all extents.
-        avals, inputs: pick its layouts from the table.
         place: its number.
+        avals, inputs: the places of its layouts in the table.
     """
 
     instr: Instr
     is_known: bool
     params: int
     operands: int
-    avals: Callable[[Any], tuple[Any, ...]]
-    inputs: Callable[[Any], tuple[Any, ...]]
     place: int
+    avals: Sequence[int]
+    inputs: Sequence[int]
 
     def made(self, copying: Copying) -> Instr:
         """The copy."""
@@ -98,10 +97,25 @@ class InstrCopy(NamedTuple):
                 operands = tuple(
                     [Const(n) if type(x) is Const else x for x, n in zip(operands, numbers, strict=True)]
                 )
-            i = Instr(i.op, operands, params, i.outputs, self.avals(table), self.inputs(table), i.requires_grad,
-                      i.needs, i.where, i.origin)  # fmt: skip
+            avals, inputs = tuple([table[n] for n in self.avals]), tuple([table[n] for n in self.inputs])
+            i = Instr(i.op, operands, params, i.outputs, avals, inputs, i.requires_grad, i.needs, i.where, i.origin)
         copying.instrs[self.place] = i
         return i
+
+    def is_plain(self) -> bool:
+        """Whether nothing but its layouts depends on extents."""
+        return self.params < 0 and self.operands < 0
+
+    def lines(self, nr: int, names: dict[str, Any]) -> list[str]:
+        """Statements that make a plain one, ``i<nr>``; see ``copier``."""
+        i, known = self.instr, f"known{nr}"
+        names[known] = (i.op, i.inputs, i.params, i.outputs), (i.requires_grad, i.needs, i.where, i.origin)
+        if self.is_known:
+            names[f"i{nr}"] = i
+            return [f"instrs[{self.place}] = i{nr}"]
+        names[f"begin{nr}"], names[f"end{nr}"] = names.pop(known)
+        outs, ins = ("".join([f"a[{at}], " for at in places]) for places in (self.avals, self.inputs))
+        return [f"instrs[{self.place}] = i{nr} = Instr(*begin{nr}, ({outs}), ({ins}), *end{nr})"]
 
 
 class NodeCopy:
@@ -142,6 +156,68 @@ class NodeCopy:
         if type(self.derived) is PlainEvent:
             return PlainEvent(instrs[0], self.derived.several, self.derived.ends_segment)
         return replaced(self.derived, instrs=instrs)
+
+
+    def lines(self, nr: int, names: dict[str, Any]) -> list[str]:
+        """Statements that make node ``n<nr>``, behind the one before; ``names``: of objects. See ``copier``.
+
+        The same as ``node``, which does it for nodes of unusual kinds.
+        """
+        event, twin = self.derived, self.twin
+        is_usual = type(self).node is NodeCopy.node and twin.masks is None and twin.seen is None and twin.outs is None
+        if not is_usual or self.is_given:
+            names[f"c{nr}"] = self
+            return [f"n{nr} = c{nr}.node(n{nr - 1}, copying)"]
+        lines = []
+        if type(self) is NodeCopy and self.is_same and not self.instrs:
+            names[f"e{nr}"] = event
+        elif type(event) is PlainEvent and self.instrs[0].is_plain():
+            lines = self.instrs[0].lines(nr, names)
+            lines.append(f"e{nr} = PlainEvent(i{nr}, {event.several}, {event.ends_segment})")
+        else:
+            names[f"c{nr}"] = self
+            lines = [f"e{nr} = c{nr}.event(copying)"]
+        given = {slot: getattr(twin, slot) for slot in _OF_THE_TWIN}
+        return lines + _node_lines(nr, given, {"aval": f"a[{self.aval}]"}, names)
+
+
+_OF_THE_TWIN = ("key", "vid", "requires_grad", "op", "ids", "params", "param_types", "window", "writes", "meta",
+                "is_simple", "is_view", "bounds", "next_vid", "next_scalar", "depth")  # fmt: skip
+"""Slots of a node that are the same for all extents."""
+_BLANK: Any = new_node(None, None, None, 0, 0)
+
+
+def _node_lines(nr: int, given: dict[str, Any], texts: dict[str, str], names: dict[str, Any]) -> list[str]:
+    """Statements that fill every slot of a new node: ``given`` objects, ``texts``, or as ``new_node`` does."""
+    texts = {"children": "{}", "parent": f"n{nr - 1}", "event": f"e{nr}", **texts}
+    lines = [f"n{nr} = n = new(TrieNode)"]
+    by_value: dict[str, list[str]] = {}
+    for slot in TrieNode.__slots__:
+        text = texts.get(slot)
+        if text is None:
+            value = given.get(slot, getattr(_BLANK, slot))
+            text = repr(value) if value is None or type(value) in (int, bool) else f"{slot}{nr}"
+            if text[0].isalpha() and value is not None and type(value) is not bool:
+                names[text] = value
+        by_value.setdefault(text, []).append(f"n.{slot}")
+    return lines + [" = ".join([*slots, text]) for text, slots in by_value.items()]
+
+
+def copier(copies: Sequence[NodeCopy]) -> Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]]:
+    """A function of a node and of what a copy is made of: (the first, the last) of the nodes behind it.
+
+    It is one Python function for all of them, without calls: a node has thirty slots, a path hundreds of nodes.
+    """
+    names: dict[str, Any] = {"new": TrieNode.__new__, "TrieNode": TrieNode, "PlainEvent": PlainEvent, "Instr": Instr}
+    body = ["a, instrs = copying.avals, copying.instrs"]
+    for nr, copy in enumerate(copies, 1):
+        body += copy.lines(nr, names)
+        if nr > 1:
+            body.append(f"n{nr - 1}.children[n{nr}.key] = n{nr - 1}.first = n{nr - 1}.last = n{nr}")
+    body.append(f"return n1, n{len(copies)}")
+    exec("def copied(n0, copying):\n " + "\n ".join(body), names)
+    found: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]] = names["copied"]
+    return found
 
 
 class InputCopy(NodeCopy):
@@ -252,7 +328,9 @@ class EndCopy(NodeCopy):
         nbytes, *numbers = copying.numbers
         loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
         avals = tuple([(vid, table[at]) for vid, at in self._avals])
-        return replaced(derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False)
+        return replaced(
+            derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False, is_fresh=True
+        )
 
 
 def instrs_of(event: Any) -> Sequence[Instr]:
@@ -260,11 +338,3 @@ def instrs_of(event: Any) -> Sequence[Instr]:
     if type(event) is UpdateEvent:
         return [i for one in event.events for i in one.instrs]
     return event.instrs if type(event) in (PlainEvent, OpEvent, BackwardEvent) else ()
-
-
-def picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
-    """Picks some entries of a list, as a tuple."""
-    if len(places) > 1:
-        found: Callable[[Any], tuple[Any, ...]] = itemgetter(*places)
-        return found
-    return (lambda table: (table[places[0]],)) if places else (lambda table: ())

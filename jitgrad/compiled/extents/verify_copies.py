@@ -78,7 +78,7 @@ def _compare_events(copy: Any, event: Any, by_size: bool) -> None:
     """JitgradError unless two events are the same."""
     for name in () if event is None or copy is event else type(event).__annotations__:
         mine, other = getattr(copy, name), getattr(event, name)
-        if name in ("plan", "has_plan", "passed", "is_deferred", "reason", "later"):
+        if name in ("plan", "has_plan", "passed", "is_deferred", "is_fresh", "reason", "later"):
             continue
         if name == "program":
             _compare_loaded(copy, event, by_size)

@@ -50,6 +50,11 @@ _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
 _SLOW_CALLS = frozenset(["acosh", "hypot", "logaddexp", "logaddexp2"])
 """Operations whose ufunc takes element by element, five to twenty times as long as a kernel."""
 
+_SERIES = frozenset(["digamma", "erf", "erfc", "erfinv", "gelu", "i0", "lgamma", "polygamma", "special_i1"])
+"""Operations whose rules sum series, for several arguments each."""
+_OF_A_FORMULA, _OF_A_SERIES = 5, 40
+"""What an element of a rule of several calls costs, in those of an addition; of a series."""
+
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "linear", "linear_nobias"])
 _CONVOLUTIONS = frozenset(["conv2d", "conv2d_input", "conv2d_weight"])
 _OFTEN = 3
@@ -127,7 +132,9 @@ def is_due(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], run: int, wh
     """
     if op.is_update or op.name in _CONVOLUTIONS:  # shapes that stay; rules that copy each window
         return True
-    return pays((what, op.name), operands, work_of(operands, outs, is_product(op)), run)
+    is_heavy = what != "operation" or not (is_product(op) or _is_one_call(op))
+    weight = _OF_A_SERIES if op.name in _SERIES else _OF_A_FORMULA if is_heavy else 1
+    return pays((what, op.name), operands, work_of(operands, outs, is_product(op), weight), run)
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:

@@ -10,7 +10,8 @@ Must not know: how programs are made, plans.
 # about a millisecond, and PyTorch's whole step may take less. So a kind of operation (what it is, the dtypes and
 # numbers of dimensions of its operands) has ``AT_ONCE`` programs for the asking, more than the layers of a large model
 # need. Each further shape runs by NumPy's rule, and its derivative operation by operation, until it has come ``OFTEN``
-# times, or its work in all has cost what a program costs: large operands have their kernels at once.
+# times, or its work in all has cost what a program costs: large operands have their kernels at once, and so have
+# operands of middle size where the rule is a formula of many calls, or a series.
 # So equal calls give equal bits, but for the first runs of a shape in a program that has had very many: there the last
 # bits are NumPy's at first, and the kernel's afterwards. ``JITGRAD_SAME_BITS=1`` makes every program at once, and so
 # does ``gradcheck``, which compares the bits of two backwards.
@@ -30,7 +31,8 @@ __all__ = ["AT_ONCE", "OFTEN", "at_once", "forget", "pays", "work_of"]
 AT_ONCE = 32
 OFTEN = 8
 _WORTH = 1 << 18
-"""Elements whose walk by NumPy's rules, a few times each, takes as long as a program's planning."""
+"""Elements of an addition by NumPy that takes as long as to fill in a program for other extents, Note [Program
+families]."""
 _LARGE_PRODUCT = 1 << 24
 """Multiply-adds of a product that takes BLAS as long as a program's planning."""
 
@@ -58,11 +60,16 @@ def forget() -> None:
     _made.clear()
 
 
-def work_of(avals: Sequence[Any], outs: Sequence[Aval], is_product: bool) -> int:
-    """Elements that one run by NumPy's rule looks at; of a large product so many that it has its kernel at once."""
+def work_of(avals: Sequence[Any], outs: Sequence[Aval], is_product: bool, weight: int) -> int:
+    """What one run by NumPy's rule costs, in elements of an addition; of a large product so many that it has its
+    kernel at once.
+
+    Args:
+        weight: of an element, in those of an addition.
+    """
     if is_product and outs[0].numel * avals[-2].shape[-1] >= _LARGE_PRODUCT:
         return _WORTH
-    return max([a.numel for a in (*avals, *outs) if type(a) is Aval])
+    return weight * max([a.numel for a in (*avals, *outs) if type(a) is Aval])
 
 
 def pays(operation: Hashable, avals: Sequence[Any], work: int, run: int) -> bool:

@@ -80,7 +80,7 @@ def _address(words: array[int]) -> int:
 
 def _grains(stage: Sequence[Launch]) -> list[int]:
     """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
-    grains = [max(1, launch.grain) for launch in stage]
+    grains = [launch.grain or 1 for launch in stage]
     while sum([-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)]) > MAX_STAGE_TASKS:
         grains = [2 * grain for grain in grains]
     return grains
@@ -112,28 +112,31 @@ class _Tables:
     __slots__ = ("args", "shares", "stage_count", "stages", "tasks")
 
     def __init__(self, step: NativeStep) -> None:
-        words: list[int] = []
-        for stage in step.stages:
-            for launch in stage:
-                words += launch.args
-        self.args = _words(words)
+        self.args = _words([word for stage in step.stages for launch in stage for word in launch.args])
         arg_addr = _address(self.args)
         tasks: list[int] = []
-        counts: list[int] = []
+        ends = [0]
         for stage in step.stages:
-            before = len(tasks)
-            for launch, grain in zip(stage, _grains(stage), strict=True):
+            # nearly all are one launch of one task: programs for ever new extents are loaded at every call
+            is_small = len(stage) == 1 and stage[0].units <= MAX_STAGE_TASKS
+            grains = (stage[0].grain or 1,) if is_small else _grains(stage)
+            for launch, grain in zip(stage, grains, strict=True):
                 kernel, units = launch.kernel, launch.units
-                for begin in range(0, units, grain):
-                    tasks += (kernel, arg_addr, begin, min(begin + grain, units), 0)
+                if 0 < units <= grain:
+                    tasks += (kernel, arg_addr, 0, units, 0)
+                else:
+                    for begin in range(0, units, grain):
+                        tasks += (kernel, arg_addr, begin, min(begin + grain, units), 0)
                 arg_addr += _WORD * len(launch.args)
-            counts.append((len(tasks) - before) // TASK_WORDS)
-        flags = _stage_flags([sum([launch.cost for launch in stage]) for stage in step.stages], counts)
-        ends = list(itertools.accumulate(counts))
-        rows = zip(ends, counts, flags, strict=True)
+            ends.append(len(tasks) // TASK_WORDS)
+        flags = [0] * len(step.stages)
+        if ends[-1] > len(step.stages):
+            counts = [end - begin for begin, end in itertools.pairwise(ends)]
+            flags = _stage_flags([sum([launch.cost for launch in stage]) for stage in step.stages], counts)
+        rows = zip(ends, ends[1:], flags, strict=False)
         self.tasks = _words(tasks)
-        self.stages = _words([word for end, count, flag in rows for word in (end - count, end, flag)])
-        self.stage_count = len(counts)
+        self.stages = _words([word for row in rows for word in row])
+        self.stage_count = len(step.stages)
         self.shares = any(flags)
 
 

@@ -63,7 +63,9 @@ class SegmentEnd:
         recorder.keepers.clear()
         event = node.event
         try:
-            if not event.has_plan and not event.is_deferred:
+            if event.is_fresh:
+                event.is_fresh = False
+            elif not event.has_plan and not event.is_deferred:
                 _keep_plan(event, recorder.backend.end_plan(recorder, event, alive))
             recorder.backend.run(recorder, event, alive, is_last)
         except BaseException:

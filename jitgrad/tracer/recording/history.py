@@ -364,6 +364,7 @@ class EndEvent:
         windows: (value id, value id): saved views, and on whose memory they are windows.
         nbytes: of the outputs.
         segment: what the program computes, for ``explain`` and for replaying an error.
+        is_fresh: a copy that no call has come to yet has no plan: few come again, Note [Path families].
         plan: what a hit does, an ``EndPlan``; None if hits take the general way; ``has_plan``: that was asked.
         reason: what ended the segment, with the line; for ``explain``.
     """
@@ -387,6 +388,7 @@ class EndEvent:
     nbytes: int = 0
     plan: Any = None
     has_plan: bool = False
+    is_fresh: bool = False
     reason: str = ""
 
     @property

@@ -312,12 +312,16 @@ class Trie:
     def _prune(self, node: TrieNode, pruned: list[TrieNode]) -> None:
         """Remove a leaf, and its ancestors as far as nothing else hangs on them; adds them to a list."""
         current: TrieNode | None = node
-        while current is not None and current.parent is not None and not current.children:
-            current.parent.children.pop(current.key, None)
-            current.parent.unlink(current)
+        while current is not None and (parent := current.parent) is not None and not current.children:
+            if len(parent.children) == 1:  # nobody hashes its key
+                parent.children.clear()
+                parent.first = parent.last = None
+            else:
+                parent.children.pop(current.key, None)
+                parent.unlink(current)
             self.size -= 1
             pruned.append(current)
-            current = current.parent
+            current = parent
 
 
 def forget_calls(node: TrieNode) -> None:
