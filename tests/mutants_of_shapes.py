@@ -12,6 +12,7 @@ _ANY = "codegen/test_any_extent.py"
 _SYMBOLS = "test_symbols.py"
 _FAMILIES = "codegen/test_program_families.py"
 _PATHS = "compiled/test_path_families.py"
+_ADVICE = "compiled/test_advice.py"
 
 SHAPES_MUTANTS = [
     *_in(
@@ -70,8 +71,13 @@ SHAPES_MUTANTS = [
         ("number.py", "return np.array(self.settled(), dtype)", "return np.array(self.value, dtype)",
          f"{_SYMBOLS}::test_what_cannot_keep_an_expression_asks_for_the_value"),
         ("number.py", "not c or a % c or", "not c or", f"{_SYMBOLS}::test_random_arithmetic"),
-        ("number.py", "        x.env.ask(\"==\", x.bit_length(), x.value.bit_length())\n", "",
+        ("number.py", "        x.env.asking(True, x.env.ask, \"==\", x.bit_length(), x.value.bit_length())\n", "",
          f"{_SYMBOLS}::test_similar_is_the_value_between_two_powers_of_two"),
+        ("number.py", "self.env.asking(False, self.env.ask,", "self.env.asking(True, self.env.ask,",
+         f"{_ADVICE}::test_a_value_that_is_needed_is_a_guard_under_advice_too"),
+        ("advice.py", "else _is_within(x, most) and bool(x <= most)", "else _is_within(x, most)",
+         f"{_ADVICE}::test_what_is_asked_under_advice_is_no_guard"),
+        ("advice.py", "    env.differ(x, y)\n", "", f"{_ADVICE}::test_what_is_asked_under_advice_is_no_guard"),
         ("evaluator.py", "{'not ' * answer}", "{'not ' * (not answer)}",
          f"{_SYMBOLS}::test_guards_come_before_what_they_protect"),
     ),
@@ -88,17 +94,19 @@ SHAPES_MUTANTS = [
         "compiled/extents",
         ("copies.py", "before.copying.again()", "before.copying",
          f"{_PATHS}::test_a_copy_goes_on_again_from_where_it_was"),
-        ("copies.py", " if at in looked_at", "", f"{_PATHS}::test_other_extents_are_copied[policy]"),
-        ("copies.py", "node.is_view, node.bounds = twin.is_simple, twin.is_view, twin.bounds",
-         "node.is_view = twin.is_simple, twin.is_view", f"{_PATHS}::test_a_copy_is_what_recording_makes[text]"),
-        ("copies.py", "r if at is None else r._replace(aval=table[at])", "r",
+        ("node_copies.py", " if at in looked_at", "", f"{_PATHS}::test_other_extents_are_copied[policy]"),
+        ("node_copies.py", "\"is_simple\", \"is_view\", \"bounds\",", "\"is_simple\", \"bounds\",",
+         f"{_PATHS}::test_a_copy_is_what_recording_makes[text]"),
+        ("copies.py", "        if self._has_strayed(values):\n            return None\n", "",
+         f"{_ADVICE}::test_a_program_that_asks_for_sizes_itself_is_learned"),
+        ("node_copies.py", "r if at is None else r._replace(aval=table[at])", "r",
          f"{_PATHS}::test_a_copy_is_what_recording_makes[residual]"),
         ("copies.py", "n < 2 or ", "", f"{_PATHS}::test_an_extent_of_one_is_another_path"),
         ("derivation.py", "            self._check_demands(event, instr, params)\n", "            pass\n",
          f"{_PATHS}::test_positions_that_the_step_computes_are_checked_at_their_statement"),
         ("forks.py", "            fork.families, fork.refusals = [], _MAX_REFUSALS\n", "            pass\n",
          f"{_PATHS}::test_a_function_that_does_many_things_is_not_copied_for_ever"),
-        ("forks.py", "        trie.drop(fork.ends[:half], frozenset(running))\n", "", f"{_PATHS}::test_old_copies_go"),
+        ("forks.py", "        trie.drop([oldest], frozenset(running))\n", "", f"{_PATHS}::test_old_copies_go"),
     ),
     *_in(
         "tracer/recording",

@@ -205,3 +205,12 @@ def test_devices_are_measured() -> None:
     figures = devices.measure(size=16, length=2, rounds=1)
     assert set(figures) == {"one_device_ms", "two_devices_ms", "submit_ms", "ratio", "bare_ratio"}
     assert all(value > 0 for value in figures.values())
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="compares with PyTorch")
+def test_programs_over_ever_new_sizes_agree() -> None:
+    sizes = importlib.import_module("benchmarks.sizes")
+    for name in sizes.PROGRAMS:
+        ours, theirs = (sizes.run(name, way, steps=8) for way in ("jitgrad, compiled", "torch"))
+        assert min(ours.early, ours.late, theirs.late) > 0.0
+        np.testing.assert_allclose(ours.loss, theirs.loss, rtol=2e-3, err_msg=name)

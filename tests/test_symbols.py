@@ -135,7 +135,8 @@ def test_calls_are_kept() -> None:
 def test_similar_is_the_value_between_two_powers_of_two() -> None:
     env = ShapeEnv()
     assert similar(env.symbol(100)) == 100 and similar(7) == 7
-    evaluate = evaluator(env.guards, 1, [])
+    assert not env.guards
+    evaluate = evaluator(env.advice, 1, [])
     assert [evaluate(n) is not None for n in (63, 64, 100, 127, 128)] == [False, True, True, True, False]
 
 

@@ -7,7 +7,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Iterable, Sequence
-from operator import index
+from operator import index, itemgetter
 from typing import Any
 from weakref import ref
 
@@ -298,7 +298,8 @@ def is_dense(aval: Aval) -> bool:
     if aval.is_contiguous:
         return True
     step = 1
-    for stride, extent in sorted((s, n) for s, n in zip(aval.stride, aval.shape, strict=True) if n != 1):
+    real = [(s, n) for s, n in zip(aval.stride, aval.shape, strict=True) if n != 1]
+    for stride, extent in sorted(real, key=itemgetter(0)):
         if stride != step:
             return False
         step *= extent

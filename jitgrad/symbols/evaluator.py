@@ -38,9 +38,7 @@ def symbols_in(x: Any) -> int:
     """How many of an environment's symbols must be known to know ``x``, a number or a tuple of such."""
     if is_tuple(x):
         return max(map(symbols_in, x), default=0)
-    if type(x) is not SymNumber:
-        return 0
-    return x.args[0] + 1 if x.op == "symbol" else max(map(symbols_in, x.args), default=0)
+    return x.needs if type(x) is SymNumber else 0
 
 
 class _Writer:

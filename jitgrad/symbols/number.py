@@ -79,6 +79,8 @@ class ShapeEnv:
         self._numbers: list[SymNumber] = []
         self._constants: list[Any] = []
         self._interned: dict[Any, SymNumber] = {}
+        self._computed: dict[Any, Any] = {}
+        self._certain: set[Any] = set()
         self._asked: dict[Any, None] = {}
         self._suggested: dict[Any, None] = {}
         self._takes_advice = False
@@ -129,10 +131,11 @@ class ShapeEnv:
     def ask(self, op: str, x: Any, y: Any) -> bool:
         """Whether a comparison holds; a guard, or advice, unless it does for all extents."""
         answer = bool(_COMPARE[op](value_of(x), value_of(y)))
-        if is_certain(op, x, y):
-            return answer
         key = (op, number_key(x), number_key(y))
-        if key in self._asked or (self._takes_advice and key in self._suggested):
+        if key in self._certain or key in self._asked or (self._takes_advice and key in self._suggested):
+            return answer
+        if is_certain(op, x, y):
+            self._certain.add(key)
             return answer
         if self._takes_advice:
             self._suggested[key] = None
@@ -190,11 +193,14 @@ class ShapeEnv:
 
     def compute(self, op: str, x: Any, y: Any) -> Any:
         """An arithmetic operation."""
-        simple = _SIMPLER[op](self, x, y) if op in _SIMPLER and _is_whole(x) and _is_whole(y) else None
-        if simple is not None:
-            return simple
-        value = _COMPUTE[op](value_of(x), value_of(y))
-        return self._make(op, (x, y), value, _low_of(op, x, y))
+        key = op, number_key(x), number_key(y)
+        found = self._computed.get(key)
+        if found is None:
+            found = _SIMPLER[op](self, x, y) if op in _SIMPLER and _is_whole(x) and _is_whole(y) else None
+            if found is None:
+                found = self._make(op, (x, y), _COMPUTE[op](value_of(x), value_of(y)), _low_of(op, x, y))
+            self._computed[key] = found
+        return found
 
 
 class _Active(threading.local):
@@ -370,14 +376,16 @@ class SymNumber:
         value: an int or a float.
         low: what an integer is at least, for all extents; None: not known.
         place: its number in ``env``.
+        needs: how many of the symbols must be known to know it.
     """
 
-    __slots__ = ("args", "env", "low", "op", "place", "value")
+    __slots__ = ("args", "env", "low", "needs", "op", "place", "value")
 
     def __init__(
         self, env: ShapeEnv, op: str, args: tuple[Any, ...], value: Any, low: int | None, place: int
     ) -> None:
         self.env, self.op, self.args, self.value, self.low, self.place = env, op, args, value, low, place
+        self.needs: int = args[0] + 1 if op == "symbol" else max([x.needs for x in args if type(x) is SymNumber])
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -391,8 +399,8 @@ class SymNumber:
         return format(self.value, spec)
 
     def __hash__(self) -> int:
-        """Equal for numbers of equal value, which are then compared; none equals a plain number's."""
-        return hash((self.value, id(self.env)))
+        """Of the expression: tables do not find that numbers are equal by chance, which would be a guard."""
+        return hash((self.place, id(self.env)))
 
     def computed(self, args: Sequence[Any]) -> Any:
         """What the expression, which is no symbol, is for other values of its parts."""

@@ -42,8 +42,8 @@ from jitgrad.codegen.gemm.trial import Trial, runs_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
-from jitgrad.symbols.advice import identical
-from jitgrad.symbols.number import greatest, lifted, plain, settled, similar, smallest, whole
+from jitgrad.symbols.advice import identical, within
+from jitgrad.symbols.number import greatest, lifted, plain, similar, smallest, whole
 
 __all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
 
@@ -190,10 +190,11 @@ def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
     """How B's panels are copied: ``b_unit`` and ``segments`` of the spec."""
     if product.b_n and product.b_n[-1][1] != 1 and product.b_k and product.b_k[-1][1] == 1 and len(product.b_n) == 1:
         lane = 16 // itemsize
-        whole = product.b_k[-1][0] % lane == 0 or len(product.b_k) == 1
+        whole = len(product.b_k) == 1 or identical(product.b_k[-1][0] % lane, 0)
         return "krun", int(whole)
-    segments = settled(lifted(_usable_segments)(product.b_n, product.n, width))
-    if not segments and lifted(_are_halves)(product.b_n, product.n, width):
+    most = lifted(_segments_of_a_vector)(product.b_n, product.n, width)  # a kernel for many is right for fewer
+    segments = next((count for count in range(1, _MOST_SEGMENTS + 1) if within(most, count)), 0)
+    if not segments and identical(lifted(_are_halves)(product.b_n, product.n, width), True):
         return "halves", 0
     return "runs", segments
 
@@ -273,12 +274,11 @@ def _segments_of(digits: Digits, n: int, width: int) -> _Segments:
 
 
 @functools.lru_cache(maxsize=1024)
-def _usable_segments(digits: Digits, n: int, width: int) -> int:
-    """Into how many segments a vector of columns falls at most; 0: they are too many."""
+def _segments_of_a_vector(digits: Digits, n: int, width: int) -> int:
+    """Into how many segments a vector of columns falls at most."""
     if len(digits) <= 1 and (not digits or digits[0][1] == 1):
         return 1
-    most = int(_segments_of(digits, n, width).number.max(initial=0)) + 1
-    return most if most <= _MOST_SEGMENTS else 0
+    return int(_segments_of(digits, n, width).number.max(initial=0)) + 1
 
 
 @functools.lru_cache(maxsize=1024)
@@ -360,9 +360,9 @@ def windows_launch(
     place = lifted(_place_of)(tuple(product), spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
     vectors = product.images * -(-product.n // spec.width)
     most = max(64, PACK_NBYTES // (spec.columns * spec.itemsize)) // 4 * 4
-    is_cut = spec.copy and product.k > most
-    depth = _depth(product.k, most) if is_cut else greatest(1, product.k)
-    unit_m = lifted(_rows_of_unit)(spec, product.m, product.k, product.groups, vectors, is_cut)
+    most = most if spec.copy else 0
+    depth = lifted(_depth)(product.k, most)
+    unit_m = lifted(_rows_of_unit)(spec, product.m, product.k, product.groups, vectors, most)
     unit_n = lifted(_vectors_of_unit)(spec, product.k, vectors, unit_m)
     units_m, units_n = greatest(1, -(-product.m // unit_m)), greatest(1, -(-vectors // unit_n))
     size = spec.itemsize
@@ -370,7 +370,7 @@ def windows_launch(
         a.slot, a.byte_offset, product.a_group * size, _only(product.a_m) * size, _only(product.a_k) * size,
         b.slot, b.byte_offset, product.b_group * size, product.b_image * size, _only(product.b_n) * size,
         product.m, product.n, product.k, unit_m, unit_n, units_m, units_n, depth,
-        spec.columns * size if is_cut else 0, place, *epilogue_args,
+        lifted(_sums_stride)(spec, product.k, most), place, *epilogue_args,
     )  # fmt: skip
     units = units_m * units_n * product.groups if product.m and product.n and product.images else 0
     core_cycles = product.groups * -(-product.m // spec.rows) * -(-vectors // spec.vectors)
@@ -391,21 +391,31 @@ def _only(digits: Digits) -> int:
     return digits[0][1] if len(digits) == 1 else 0
 
 
+def _is_cut(k: int, most: int) -> bool:
+    """Whether K is passed over in parts: it is longer than ``most``, which is not 0."""
+    return 0 < most < k
+
+
 def _depth(k: int, most: int) -> int:
-    """Length of one pass over K, which is longer than ``most``: equal parts, whole 128-bit blocks."""
-    return _ceil(_parts(k, _parts(k, most)), 4)
+    """Length of one pass over K: all of it, or equal parts, whole 128-bit blocks."""
+    return _ceil(_parts(k, _parts(k, most)), 4) if _is_cut(k, most) else max(1, k)
+
+
+def _sums_stride(spec: GemmSpec, k: int, most: int) -> int:
+    """Of what a pass leaves for the next one, in bytes."""
+    return spec.columns * spec.itemsize if _is_cut(k, most) else 0
 
 
 def _flop_per_row(spec: GemmSpec, k: int) -> float:
     return 2.0 * max(k, 8) * spec.columns
 
 
-def _rows_of_unit(spec: GemmSpec, m: int, k: int, groups: int, vectors: int, is_cut: bool) -> int:
+def _rows_of_unit(spec: GemmSpec, m: int, k: int, groups: int, vectors: int, depth: int) -> int:
     panels, rows = max(1, _parts(vectors, spec.vectors)), max(m, 1)
     total = panels * groups * rows * _flop_per_row(spec, k)
     wanted = min(_UNITS, max(1, int(total / _UNIT_FLOP_LEAST)))
     blocks = max(1, _parts(wanted, panels * groups))
-    if is_cut:
+    if _is_cut(k, depth):
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
         blocks = max(blocks, _parts(rows, most))
     return _ceil(_parts(rows, blocks), spec.rows)

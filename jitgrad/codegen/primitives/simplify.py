@@ -19,7 +19,7 @@ import numpy as np
 
 from jitgrad.codegen.primitives.builder import Builder, Value, is_widening
 from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
-from jitgrad.symbols.advice import always_equal
+from jitgrad.symbols.advice import always_equal, identical
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted
 
 __all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
@@ -241,7 +241,7 @@ def _identity_div(b: Builder, v: Value) -> Value | None:
         return x
     if math.prod(v.shape) == 1:  # a mean's count: its kernel should serve every count
         return None
-    if lifted(_is_power_of_two)(number):
+    if identical(lifted(_is_power_of_two)(number), True):
         product: Value = b.mul(x, 1.0 / number)
         return product
     return None

@@ -69,7 +69,7 @@ class _Fork:
         alike: by what they do, the last of each kind; one that has other events tells nothing of extents.
         families: of derived paths.
         refusals: how often a path could not be derived.
-        ends: of copies, the oldest first.
+        ends: of copies.
         copies, strays: how many paths were copied to the end; how many calls did something else than their copies.
         lent: how many copies were for near extents, Note [Advice].
     """
@@ -304,9 +304,8 @@ def _hung(
     rest.tick = trie.clock + 1  # the call will end here
     fork.copies += 1
     fork.ends.append(rest)
-    if len(fork.ends) > _MAX_COPIES:
-        fork.ends.sort(key=lambda end: end.tick)
-        half = _MAX_COPIES // 2
-        trie.drop(fork.ends[:half], frozenset(running))
-        del fork.ends[:half]
+    if len(fork.ends) > _MAX_COPIES:  # one for one: the collector counts objects that are made and not let go
+        oldest = min(fork.ends, key=lambda end: end.tick)
+        fork.ends.remove(oldest)
+        trie.drop([oldest], frozenset(running))
     return first

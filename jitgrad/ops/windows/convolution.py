@@ -81,7 +81,7 @@ def _conv_aval(x: Aval, w: Aval, stride: Pair, padding: Pair, dilation: Pair, gr
             f"{w.shape[1] * groups} channels, but got {x.shape[1]} channels instead"
         )
     geo = geometry(x.shape, w.shape, stride, padding, dilation, groups)
-    if min(geo.out) <= 0:
+    if any(n <= 0 for n in geo.out):
         padded = " x ".join(str(n + 2 * p) for n, p in zip(geo.image, padding, strict=True))
         raise RuntimeError(
             f"Calculated padded input size per channel: ({padded}). "
