@@ -106,7 +106,6 @@ PROGRAMS: dict[str, Callable[[Any, Callable[[], int]], Part]] = {
 def run(name: str, way: str, steps: int = STEPS) -> Times:
     """One program in one way, in this process."""
     m = importlib.import_module(way.split(",")[0])
-    m.set_num_threads(1)
     m.manual_seed(0)
     sizes = random.Random(1)
 
@@ -148,6 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", nargs=2, metavar=("PROGRAM", "WAY"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.worker:
+        importlib.import_module(options.worker[1].split(",")[0]).set_num_threads(1)
         print(json.dumps(run(*options.worker)))
         return 0
     print(f"{'':10}{''.join([f'{way:>24}' for way in WAYS])}   torch / compiled")
