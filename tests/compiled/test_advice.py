@@ -19,6 +19,7 @@ from jitgrad.compiled import eager_kernels
 from jitgrad.compiled.extents import copies, forks
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
+from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.new_shapes import at_once
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.symbols import advice
@@ -123,6 +124,46 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = _by_numpy(lambda x=x, places=places: step(x, places), monkeypatch)
         np.testing.assert_allclose(compiled(x, places).numpy(), expected.numpy(), rtol=5e-3, atol=2e-4)
     assert jg.stats()["lent_programs"] > before
+
+
+def _step_of_two_extents(rng: np.random.Generator) -> Any:
+    """A random program over [n, m], with its gradient: both extents decide about loops, sums and products."""
+    kinds = rng.integers(0, 22, int(rng.integers(3, 8))).tolist()
+
+    def apply(kind: int, x: Any, other: Any) -> Any:
+        n, m = x.shape
+        return [
+            lambda: x * other, lambda: x.softmax(0), lambda: x.softmax(1), lambda: x.cumsum(0) / n,
+            lambda: x.cumsum(1) / m, lambda: x - x.sum(0) / n, lambda: x / (1 + x.abs().mean(1, True)),
+            lambda: x * x.var(0, correction=0), lambda: F.layer_norm(x, (m,)), lambda: x.log_softmax(1).tanh(),
+            lambda: x + x.max(0).values, lambda: x + x.max(1, True).values, lambda: (x @ x.t() / m).tanh() @ other,
+            lambda: x @ (x.t() @ other / n).tanh(), lambda: x.t().contiguous().sin().t(), lambda: x.flip(1) * 0.5,
+            lambda: jg.cat([x, other], 1)[:, 1 : m + 1], lambda: F.pad(x[1:], (0, 0, 1, 0)) + other,
+            lambda: jg.where(x > other, x, other * 0.5), lambda: x * x.logsumexp(0) / 10,
+            lambda: (x.unsqueeze(0) - other[:2].unsqueeze(1)).square().mean(0), lambda: x.t().reshape(n, m) + other,
+        ][kind]()  # fmt: skip
+
+    def step(x: Any) -> Any:
+        h = before = leaf = x.clone().requires_grad_()
+        for kind in kinds:
+            h, before = apply(kind, h, before), h
+        loss = h.sin().mean() + h.pow(2).mean()
+        (slope,) = jg.autograd.grad(loss, leaf)
+        return jg.cat([loss.detach().reshape(1), slope.sum(1), slope.sum(0)])
+
+    return step
+
+
+@needs_counts
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.usefixtures("all_are_near")
+def test_random_programs_of_two_extents(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, rng = _step_of_two_extents(np.random.default_rng(seed)), np.random.default_rng(seed)
+    compiled = jg.compile(step)
+    for n, m in zip(_sizes(rng, 15, 500), rng.permutation(_sizes(rng, 15, 500)).tolist(), strict=True):
+        x = jg.from_numpy(rng.standard_normal((n, m)))  # float64: little is rounded
+        expected = _by_numpy(lambda x=x: step(x), monkeypatch).numpy()
+        np.testing.assert_allclose(compiled(x).numpy(), expected, rtol=1e-7, atol=1e-10 * (1 + np.abs(expected).max()))
 
 
 @needs_counts

@@ -274,7 +274,8 @@ class PathFamily:
 
     def note_stray(self, values: tuple[int, ...]) -> None:
         """A call of such extents has done something else than its copy: programs may ask for extents themselves."""
-        self._strays.append(values)
+        if len(self._strays) <= _MAX_STRAYS:
+            self._strays.append(values)
 
     def _has_strayed(self, values: tuple[int, ...]) -> bool:
         """Whether a call has strayed that lay on the way from this family's own extents to these.

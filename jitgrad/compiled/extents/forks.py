@@ -29,6 +29,7 @@ Must not know: how either is done.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -94,8 +95,8 @@ class _Fork:
         done = _what_is_done(nodes[:-1])
         before = self.alike.pop(done, None)
         self.alike[done] = nodes
-        if len(self.alike) > _MAX_KINDS:
-            del self.alike[next(iter(self.alike))]
+        for old in [*self.alike][:-_MAX_KINDS]:  # other threads may be here, too
+            self.alike.pop(old, None)
         return before
 
     def _is_over(self, events: int) -> bool:
@@ -256,6 +257,8 @@ def _gone_on_by(node: TrieNode, fork: _Fork, unfinished: Unfinished) -> Iterator
 
 def copied_program(trie: Trie, end: TrieNode) -> Any:
     """The program of a path that was recorded and not compiled, from a family that was derived since; or None."""
+    if config.verify:
+        return None
     nodes = [end]
     while (parent := nodes[-1].parent) is not None and parent.parent is not None:
         nodes.append(parent)
@@ -305,7 +308,8 @@ def _hung(
     fork.copies += 1
     fork.ends.append(rest)
     if len(fork.ends) > _MAX_COPIES:  # one for one: the collector counts objects that are made and not let go
-        oldest = min(fork.ends, key=lambda end: end.tick)
-        fork.ends.remove(oldest)
-        trie.drop([oldest], frozenset(running))
+        oldest = min([*fork.ends], key=lambda end: end.tick)
+        with contextlib.suppress(ValueError):  # another thread has just done so
+            fork.ends.remove(oldest)
+            trie.drop([oldest], frozenset(running))
     return first

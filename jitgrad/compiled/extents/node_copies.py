@@ -108,12 +108,12 @@ class InstrCopy(NamedTuple):
 
     def lines(self, nr: int, names: dict[str, Any]) -> list[str]:
         """Statements that make a plain one, ``i<nr>``; see ``copier``."""
-        i, known = self.instr, f"known{nr}"
-        names[known] = (i.op, i.inputs, i.params, i.outputs), (i.requires_grad, i.needs, i.where, i.origin)
+        i = self.instr
         if self.is_known:
             names[f"i{nr}"] = i
             return [f"instrs[{self.place}] = i{nr}"]
-        names[f"begin{nr}"], names[f"end{nr}"] = names.pop(known)
+        names[f"begin{nr}"] = i.op, i.inputs, i.params, i.outputs
+        names[f"end{nr}"] = i.requires_grad, i.needs, i.where, i.origin
         outs, ins = ("".join([f"a[{at}], " for at in places]) for places in (self.avals, self.inputs))
         return [f"instrs[{self.place}] = i{nr} = Instr(*begin{nr}, ({outs}), ({ins}), *end{nr})"]
 

@@ -7,11 +7,12 @@ Must not know: how programs are made, plans.
 # ~~~~~~~~~~~~~~~~~~~~~~
 # Graphs, sentences, molecules, episodes: where each batch has another number of nodes or words, a shape may never come
 # again. Kernels do not mind, as extents are their arguments; but the program that calls them is planned for a shape, in
-# about a millisecond, and PyTorch's whole step may take less. So a kind of operation (what it is, the dtypes and
-# numbers of dimensions of its operands) has ``AT_ONCE`` programs for the asking, more than the layers of a large model
-# need. Each further shape runs by NumPy's rule, and its derivative operation by operation, until it has come ``OFTEN``
-# times, or its work in all has cost what a program costs: large operands have their kernels at once, and so have
-# operands of middle size where the rule is a formula of many calls, or a series.
+# about a millisecond, or filled in, in a fifth of that (Note [Program families]); PyTorch's whole step may take less.
+# So a kind of operation (what it is, the dtypes and numbers of dimensions of its operands) has ``AT_ONCE`` programs for
+# the asking, more than the layers of a large model need. Each further shape runs by NumPy's rule, and its derivative
+# operation by operation, until it has come ``OFTEN`` times, or its work in all has cost what a program costs: large
+# operands have their kernels at once, and so have operands of middle size where the rule is a formula of many calls, or
+# a series.
 # So equal calls give equal bits, but for the first runs of a shape in a program that has had very many: there the last
 # bits are NumPy's at first, and the kernel's afterwards. ``JITGRAD_SAME_BITS=1`` makes every program at once, and so
 # does ``gradcheck``, which compares the bits of two backwards.
