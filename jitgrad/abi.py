@@ -57,7 +57,8 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from jitgrad.structs import field, struct
 
@@ -115,11 +116,14 @@ __all__ = [
     "STAGE_WORDS",
     "TASK_WORDS",
     "EagerStep",
+    "FlatLaunches",
     "Launch",
+    "LaunchForm",
     "NativeStep",
     "Program",
     "RunRecord",
     "TimedRuns",
+    "flat_launches",
 ]
 
 TASK_WORDS = 5
@@ -173,6 +177,59 @@ class Launch:
 
 
 @struct
+class LaunchForm:
+    """What of a step's launches is the same for all extents.
+
+    Attributes:
+        kernels, names: of each launch.
+        counts: argument words of each.
+        stages: launches of each stage.
+    """
+
+    kernels: tuple[int, ...]
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+    stages: tuple[int, ...]
+
+
+@struct
+class FlatLaunches:
+    """A step's launches as they are loaded: of a program that is filled in for other extents, for one run perhaps.
+
+    Attributes:
+        words: of all launches, one after another.
+        units, grains, costs: of each launch.
+    """
+
+    form: LaunchForm
+    words: tuple[int, ...]
+    units: tuple[int, ...]
+    grains: tuple[int, ...]
+    costs: tuple[float, ...]
+
+    def stages(self) -> tuple[tuple[Launch, ...], ...]:
+        """The launches, for those who look at them one by one."""
+        form, found, at = self.form, [], 0
+        rows = zip(form.kernels, form.counts, self.units, self.grains, self.costs, form.names, strict=True)
+        for kernel, count, units, grain, cost, name in rows:
+            found.append(Launch(kernel, self.words[at : at + count], units, grain, cost, name))
+            at += count
+        following = iter(found)
+        return tuple([tuple([next(following) for _ in range(count)]) for count in form.stages])
+
+
+def flat_launches(stages: Sequence[Sequence[Launch]]) -> FlatLaunches:
+    """The launches of some stages."""
+    all_ = [launch for stage in stages for launch in stage]
+    kernels, names, counts = ([x.kernel for x in all_], [x.name for x in all_], [len(x.args) for x in all_])
+    form = LaunchForm(tuple(kernels), tuple(names), tuple(counts), tuple(map(len, stages)))
+    words = tuple([word for x in all_ for word in x.args])
+    return FlatLaunches(
+        form, words, tuple([x.units for x in all_]), tuple([x.grain for x in all_]), tuple([x.cost for x in all_])
+    )
+
+
+@struct
 class NativeStep:
     """A run of stages, done by one native call.
 
@@ -186,6 +243,7 @@ class NativeStep:
         scalars: (run-time scalar slot, is_float).
         stages: launches that are independent of each other, stage by stage.
         keep_alive: whatever owns the kernels' code.
+        flat: what ``stages`` are made of when somebody looks at them; None once they are.
     """
 
     inputs: tuple[int, ...]
@@ -194,6 +252,15 @@ class NativeStep:
     scalars: tuple[tuple[int, bool], ...]
     stages: tuple[tuple[Launch, ...], ...]
     keep_alive: Any = None
+    flat: FlatLaunches | None = None
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            flat = self.flat if name == "stages" else None
+            if flat is None:
+                raise AttributeError(f"NativeStep has no attribute {name!r}")
+            self.stages, self.flat = flat.stages(), None
+            return self.stages
 
 
 @struct

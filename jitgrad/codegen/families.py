@@ -24,7 +24,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jitgrad.abi import EagerStep, Launch, NativeStep, Program
+from jitgrad.abi import EagerStep, FlatLaunches, Launch, NativeStep, Program, flat_launches
 from jitgrad.codegen.schedule.memory import planned_by_size
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -38,7 +38,7 @@ from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from jitgrad.tracer.recording.renumbered import exact, ids_and_slots
 from jitgrad.user_line import let_through
 
-__all__ = ["Families", "compare", "families", "filled", "numbers_of"]
+__all__ = ["Families", "compare", "families", "filled", "forms_of", "numbers_of"]
 
 _TRACED_FROM = 4
 _MAX_MEMBERS = 12
@@ -265,7 +265,7 @@ class _Member:
     """A program for all extents that its guards let through."""
 
     def __init__(self, kind: _SegmentKind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
-        self.program, self.ids, self.slots = program, kind.ids, kind.slots
+        self.program, self.forms, self.ids, self.slots = program, forms_of(program), kind.ids, kind.slots
         self.instrs = kind.segment.instrs
         self.by_size = env.by_size
         self.fixed = fixed  # number of an extent -> what it must be
@@ -290,7 +290,7 @@ class _Member:
         """The program in the segment's own ids."""
         id_of = dict(zip(self.ids, kind.ids, strict=True))
         slot_of = dict(zip(self.slots, kind.slots, strict=True))
-        made = filled(self.program, found)
+        made = filled(self.program, self.forms, found)
         steps: list[NativeStep | EagerStep] = []
         for step in made.steps:
             if isinstance(step, EagerStep):
@@ -306,29 +306,29 @@ class _Member:
         return made
 
 
-def _launch(known: Launch, args: tuple[int, ...], units: int, grain: int, cost: float) -> Launch:
-    return Launch(known.kernel, args, units, grain, cost, known.name)
-
-
 def numbers_of(program: Program) -> tuple[Any, ...]:
     """All numbers of a program that extents decide, for ``filled``."""
     return (*map(_numbers_of, program.steps), tuple([size for _, size in program.outputs]))
 
 
-def filled(program: Program, numbers: tuple[Any, ...]) -> Program:
-    """The program with other numbers in the places of ``numbers_of``."""
+def forms_of(program: Program) -> tuple[Any, ...]:
+    """What ``filled`` keeps of each step's launches."""
+    return tuple([None if isinstance(x, EagerStep) else flat_launches(x.stages).form for x in program.steps])
+
+
+def filled(program: Program, forms: tuple[Any, ...], numbers: tuple[Any, ...]) -> Program:
+    """The program with other numbers in the places of ``numbers_of``; ``forms``: of ``forms_of``."""
     steps: list[Any] = []
-    for step, found in zip(program.steps, numbers, strict=False):
+    for step, found, form in zip(program.steps, numbers, forms, strict=False):
         if isinstance(step, EagerStep):
             steps.append(step)
             continue
-        arena, sizes, *launches = found
-        following = iter(launches)
-        stages = tuple([
-            tuple([_launch(x, *next(following)) for x in stage]) for stage in step.stages
-        ])  # fmt: skip
+        arena, sizes, words, units, grains, costs = found
         outputs = tuple([(vid, size) for (vid, _), size in zip(step.outputs, sizes, strict=True)])
-        steps.append(NativeStep(step.inputs, outputs, arena, step.scalars, stages, step.keep_alive))
+        flat = FlatLaunches(form, words, units, grains, costs)
+        made = NativeStep(step.inputs, outputs, arena, step.scalars, (), step.keep_alive, flat)
+        del made.stages
+        steps.append(made)
     outputs = tuple([(vid, size) for (vid, _), size in zip(program.outputs, numbers[-1], strict=True)])
     return Program(steps, outputs, program.kernel_names, program.notes, program.text)
 
@@ -337,8 +337,8 @@ def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
     """All numbers of a step that extents decide."""
     if isinstance(step, EagerStep):
         return ()
-    launches = [(x.args, x.units, x.grain, x.cost) for stage in step.stages for x in stage]
-    return (step.arena_nbytes, tuple([size for _, size in step.outputs]), *launches)
+    flat = flat_launches(step.stages)
+    return step.arena_nbytes, tuple([size for _, size in step.outputs]), flat.words, flat.units, flat.grains, flat.costs
 
 
 def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> _Member | None:

@@ -8,7 +8,7 @@ In: a derived path, and an input's layout. Out: published nodes, which calls the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +25,7 @@ from jitgrad.compiled.extents.derivation import (
 )
 from jitgrad.compiled.extents.node_copies import (
     BackwardCopy,
+    Copier,
     Copying,
     EndCopy,
     InputCopy,
@@ -32,7 +33,6 @@ from jitgrad.compiled.extents.node_copies import (
     Layout,
     NodeCopy,
     OperationCopy,
-    copier,
     instrs_of,
 )
 from jitgrad.compiled.run import LoadedProgram
@@ -89,7 +89,7 @@ class _Stretch(NamedTuple):
     """
 
     copies: Sequence[NodeCopy]
-    copied: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]]
+    copied: Copier
     first: Any
     known: int
     advice: Evaluator
@@ -148,7 +148,7 @@ class PathFamily:
             functions = evaluator(best, count, ()), evaluator(own, count, wanted)
             copies = [self._copier(row, is_last) for row in rows]
             first = rows[0].event
-            found.append(_Stretch(copies, copier(copies), first, before, *functions, layouts, waiting, tuple(params)))
+            found.append(_Stretch(copies, Copier(copies), first, before, *functions, layouts, waiting, tuple(params)))
             done = count
         return found
 

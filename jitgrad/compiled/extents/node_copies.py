@@ -1,6 +1,6 @@
 """Events of a derived path, and their nodes, as they are for other extents.
 
-Owns: ``Copying``: what one copy is made of; ``NodeCopy`` and its kinds, ``InstrCopy``.
+Owns: ``Copying``: what one copy is made of; ``NodeCopy`` and its kinds, ``InstrCopy``; ``Copier``.
 Must not know: which events make a path, when it is copied.
 """
 
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from jitgrad.abi import Program
-from jitgrad.codegen.families import filled
+from jitgrad.codegen.families import filled, forms_of
 from jitgrad.compiled.extents.derivation import Row, with_given
 from jitgrad.compiled.run import LoadedProgram
 from jitgrad.ops.aval import make_aval
@@ -23,8 +23,8 @@ from jitgrad.tracer.recording.history import BackwardEvent, InputEvent, OpEvent,
 from jitgrad.tracer.recording.keys import IN
 from jitgrad.tracer.recording.trie import TrieNode, new_node
 
-__all__ = ["BackwardCopy", "Copying", "EndCopy", "InputCopy", "InstrCopy", "Layout", "NodeCopy", "OperationCopy",
-           "copier", "instrs_of"]  # fmt: skip
+__all__ = ["BackwardCopy", "Copier", "Copying", "EndCopy", "InputCopy", "InstrCopy", "Layout", "NodeCopy",
+           "OperationCopy", "instrs_of"]  # fmt: skip
 
 
 Layout: TypeAlias = "tuple[int, Any, int]"
@@ -107,7 +107,7 @@ class InstrCopy(NamedTuple):
         return self.params < 0 and self.operands < 0
 
     def lines(self, nr: int, names: dict[str, Any]) -> list[str]:
-        """Statements that make a plain one, ``i<nr>``; see ``copier``."""
+        """Statements that make a plain one, ``i<nr>``; see ``Copier``."""
         i = self.instr
         if self.is_known:
             names[f"i{nr}"] = i
@@ -120,6 +120,9 @@ class InstrCopy(NamedTuple):
 
 class NodeCopy:
     """How an event and its node are copied: one that is the same for all extents, or a ``PlainEvent``."""
+
+    lets_print = True
+    """Nodes of its kind are made by statements (``Copier``), not by ``node``."""
 
     def __init__(self, row: Row, aval: int, instrs: list[InstrCopy]) -> None:
         self.twin, self.derived, self.is_given = row.node, row.event, row.given is not None
@@ -159,12 +162,12 @@ class NodeCopy:
 
 
     def lines(self, nr: int, names: dict[str, Any]) -> list[str]:
-        """Statements that make node ``n<nr>``, behind the one before; ``names``: of objects. See ``copier``.
+        """Statements that make node ``n<nr>``, behind the one before; ``names``: of objects. See ``Copier``.
 
         The same as ``node``, which does it for nodes of unusual kinds.
         """
         event, twin = self.derived, self.twin
-        is_usual = type(self).node is NodeCopy.node and twin.masks is None and twin.seen is None and twin.outs is None
+        is_usual = self.lets_print and twin.masks is None and twin.seen is None and twin.outs is None
         if not is_usual or self.is_given:
             names[f"c{nr}"] = self
             return [f"n{nr} = c{nr}.node(n{nr - 1}, copying)"]
@@ -178,9 +181,14 @@ class NodeCopy:
             names[f"c{nr}"] = self
             lines = [f"e{nr} = c{nr}.event(copying)"]
         given = {slot: getattr(twin, slot) for slot in _OF_THE_TWIN}
-        return lines + _node_lines(nr, given, {"aval": f"a[{self.aval}]"}, names)
+        lines += _node_lines(nr, given, {"aval": f"a[{self.aval}]"}, names)
+        return [*lines, f"c{nr}.bind(n{nr})"] if type(event) is OpEvent and event.demands else lines
+
+    def bind(self, node: TrieNode) -> None:
+        """Of an operation that looks at values: what hits look at."""
 
 
+_PRINTED_FROM = 6
 _OF_THE_TWIN = ("key", "vid", "requires_grad", "op", "ids", "params", "param_types", "window", "writes", "meta",
                 "is_simple", "is_view", "bounds", "next_vid", "next_scalar", "depth")  # fmt: skip
 """Slots of a node that are the same for all extents."""
@@ -203,25 +211,50 @@ def _node_lines(nr: int, given: dict[str, Any], texts: dict[str, str], names: di
     return lines + [" = ".join([*slots, text]) for text, slots in by_value.items()]
 
 
-def copier(copies: Sequence[NodeCopy]) -> Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]]:
-    """A function of a node and of what a copy is made of: (the first, the last) of the nodes behind it.
+class Copier:
+    """Makes the nodes of some events, one behind the other, behind a given one.
 
-    It is one Python function for all of them, without calls: a node has thirty slots, a path hundreds of nodes.
+    From the ``_PRINTED_FROM``-th time on it is one Python function for all of them, without calls: a node has thirty
+    slots, a path hundreds of nodes. To compile that takes as long as to make forty copies.
     """
-    names: dict[str, Any] = {"new": TrieNode.__new__, "TrieNode": TrieNode, "PlainEvent": PlainEvent, "Instr": Instr}
-    body = ["a, instrs = copying.avals, copying.instrs"]
-    for nr, copy in enumerate(copies, 1):
-        body += copy.lines(nr, names)
-        if nr > 1:
-            body.append(f"n{nr - 1}.children[n{nr}.key] = n{nr - 1}.first = n{nr - 1}.last = n{nr}")
-    body.append(f"return n1, n{len(copies)}")
-    exec("def copied(n0, copying):\n " + "\n ".join(body), names)
-    found: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]] = names["copied"]
-    return found
+
+    __slots__ = ("_copies", "_count", "_printed")
+
+    def __init__(self, copies: Sequence[NodeCopy]) -> None:
+        self._copies, self._count = copies, 0
+        self._printed: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]] | None = None
+
+    def __call__(self, parent: TrieNode, copying: Copying) -> tuple[TrieNode, TrieNode]:
+        """(The first, the last) of the new nodes."""
+        if self._printed is not None:
+            return self._printed(parent, copying)
+        self._count += 1
+        if self._count >= _PRINTED_FROM:
+            self._printed = self._as_one_function()
+        first = node = self._copies[0].node(parent, copying)
+        for copy in self._copies[1:]:
+            before, node = node, copy.node(node, copying)
+            before.children[node.key] = before.first = before.last = node
+        return first, node
+
+    def _as_one_function(self) -> Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]]:
+        names: dict[str, Any] = {"new": TrieNode.__new__}
+        names |= {kind.__name__: kind for kind in (TrieNode, PlainEvent, Instr)}
+        body = ["a, instrs = copying.avals, copying.instrs"]
+        for nr, copy in enumerate(self._copies, 1):
+            body += copy.lines(nr, names)
+            if nr > 1:
+                body.append(f"n{nr - 1}.children[n{nr}.key] = n{nr - 1}.first = n{nr - 1}.last = n{nr}")
+        body.append(f"return n1, n{len(self._copies)}")
+        exec("def copied(n0, copying):\n " + "\n ".join(body), names)
+        found: Callable[[TrieNode, Copying], tuple[TrieNode, TrieNode]] = names["copied"]
+        return found
 
 
 class InputCopy(NodeCopy):
     """Of an ``InputEvent``."""
+
+    lets_print = False
 
     def __init__(self, row: Row, aval: int, instrs: list[InstrCopy], given: int) -> None:
         super().__init__(row, aval, instrs)
@@ -288,17 +321,21 @@ class OperationCopy(NodeCopy):
         return replaced(derived, instr=instr, instrs=instrs, demands=looks, passed=[None] * len(looks))
 
     def node(self, parent: TrieNode, copying: Copying) -> TrieNode:
-        """See ``NodeCopy``, and ``early_checks.may_hits_look``."""
+        """See ``NodeCopy``."""
         node = super().node(parent, copying)
-        event = node.event
-        if event.demands:
-            bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
-            node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
-            if node.bounds is None:
-                node.is_simple, node.outs = False, None
-                if node.writes is not None:
-                    node.op = node.writes = None
+        if node.event.demands:
+            self.bind(node)
         return node
+
+    def bind(self, node: TrieNode) -> None:
+        """See ``NodeCopy``, and ``early_checks.may_hits_look``."""
+        event = node.event
+        bounds = [bounds_for(look, event.instr.input_avals[look.position]) for look in event.demands]
+        node.bounds = None if None in bounds else tuple(bounds)  # type: ignore[arg-type]
+        if node.bounds is None:
+            node.is_simple, node.outs = False, None
+            if node.writes is not None:
+                node.op = node.writes = None
 
 
 class EndCopy(NodeCopy):
@@ -315,6 +352,7 @@ class EndCopy(NodeCopy):
     ) -> None:
         super().__init__(row, 0, [])
         self._instrs, self._inputs, self._layouts, self._avals, self._program = instrs, inputs, layouts, avals, program
+        self._forms = () if program is None else forms_of(program)
 
     def event(self, copying: Copying) -> Any:
         """See ``NodeCopy``."""
@@ -326,7 +364,9 @@ class EndCopy(NodeCopy):
         segment = Segment([], inputs, known.outputs, known.writes, known.write_log, layouts, later)
         del segment.instrs
         nbytes, *numbers = copying.numbers
-        loaded = None if self._program is None else LoadedProgram(filled(self._program, numbers[0]), segment)
+        loaded = None
+        if self._program is not None:
+            loaded = LoadedProgram(filled(self._program, self._forms, numbers[0]), segment)
         avals = tuple([(vid, table[at]) for vid, at in self._avals])
         return replaced(
             derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False, is_fresh=True

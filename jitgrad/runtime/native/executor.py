@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import os
 import struct
@@ -23,10 +24,11 @@ from jitgrad.abi import (
     STAGE_SHARE,
     STAGE_WAKE,
     TASK_WORDS,
-    Launch,
+    FlatLaunches,
     NativeStep,
     RunRecord,
     TimedRuns,
+    flat_launches,
 )
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.cpython.primitives import install_driver
@@ -69,21 +71,30 @@ def install(driver_address: int, worker_address: int, keep_alive: Any = None) ->
     install_driver(_driver)
 
 
+@functools.lru_cache(maxsize=1024)
+def _layout(text: str) -> struct.Struct:
+    """Steps of one program for other extents have the same layouts."""
+    return struct.Struct(text)
+
+
 def _words(values: Sequence[int]) -> array[int]:
     """A fixed table of int64 words."""
-    return array("q", values or (0,))
+    made = array("q")
+    # in half the time that the array itself takes to look at the values
+    made.frombytes(_layout(f"={len(values)}q").pack(*values) if values else bytes(_WORD))
+    return made
 
 
 def _address(words: array[int]) -> int:
     return words.buffer_info()[0]
 
 
-def _grains(stage: Sequence[Launch]) -> list[int]:
+def _grains(units: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
     """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
-    grains = [launch.grain or 1 for launch in stage]
-    while sum([-(-launch.units // grain) for launch, grain in zip(stage, grains, strict=True)]) > MAX_STAGE_TASKS:
+    grains = [grain or 1 for grain in wanted]
+    while sum([-(-count // grain) for count, grain in zip(units, grains, strict=True)]) > MAX_STAGE_TASKS:
         grains = [2 * grain for grain in grains]
-    return grains
+    return tuple(grains)
 
 
 def _stage_flags(costs: Sequence[float], task_counts: Sequence[int]) -> list[int]:
@@ -111,32 +122,36 @@ class _Tables:
 
     __slots__ = ("args", "shares", "stage_count", "stages", "tasks")
 
-    def __init__(self, step: NativeStep) -> None:
-        self.args = _words([word for stage in step.stages for launch in stage for word in launch.args])
+    def __init__(self, flat: FlatLaunches) -> None:
+        form = flat.form
+        self.args = _words(flat.words)
         arg_addr = _address(self.args)
         tasks: list[int] = []
-        ends = [0]
-        for stage in step.stages:
-            # nearly all are one launch of one task: programs for ever new extents are loaded at every call
-            is_small = len(stage) == 1 and stage[0].units <= MAX_STAGE_TASKS
-            grains = (stage[0].grain or 1,) if is_small else _grains(stage)
-            for launch, grain in zip(stage, grains, strict=True):
-                kernel, units = launch.kernel, launch.units
+        ends, costs, first = [0], [], 0
+        for count in form.stages:
+            behind = first + count
+            units_of, grains = flat.units[first:behind], flat.grains[first:behind]
+            if count > 1 or units_of[0] > MAX_STAGE_TASKS:  # few stages of programs that are loaded at every call
+                grains = _grains(units_of, grains)
+            for kernel, units, grain, words in zip(
+                form.kernels[first:behind], units_of, grains, form.counts[first:behind], strict=True
+            ):
                 if 0 < units <= grain:
                     tasks += (kernel, arg_addr, 0, units, 0)
                 else:
-                    for begin in range(0, units, grain):
-                        tasks += (kernel, arg_addr, begin, min(begin + grain, units), 0)
-                arg_addr += _WORD * len(launch.args)
+                    for begin in range(0, units, grain or 1):
+                        tasks += (kernel, arg_addr, begin, min(begin + (grain or 1), units), 0)
+                arg_addr += _WORD * words
             ends.append(len(tasks) // TASK_WORDS)
-        flags = [0] * len(step.stages)
-        if ends[-1] > len(step.stages):
-            counts = [end - begin for begin, end in itertools.pairwise(ends)]
-            flags = _stage_flags([sum([launch.cost for launch in stage]) for stage in step.stages], counts)
+            costs.append(sum(flat.costs[first:behind]))
+            first = behind
+        flags = [0] * len(costs)
+        if ends[-1] > len(costs):
+            flags = _stage_flags(costs, [end - begin for begin, end in itertools.pairwise(ends)])
         rows = zip(ends, ends[1:], flags, strict=False)
         self.tasks = _words(tasks)
         self.stages = _words([word for row in rows for word in row])
-        self.stage_count = len(step.stages)
+        self.stage_count = len(costs)
         self.shares = any(flags)
 
 
@@ -240,8 +255,9 @@ class LoadedStep:
 
     def __init__(self, step: NativeStep, takes_arrays: bool = False) -> None:
         self.step = step
-        self.cost = sum(launch.cost for stage in step.stages for launch in stage)
-        self._tables = _Tables(step)
+        flat = step.flat or flat_launches(step.stages)
+        self.cost = sum(flat.costs)
+        self._tables = _Tables(flat)
         self._arena_slot = 1 + len(step.inputs) + len(step.outputs)
         self.are_floats = tuple([is_float for _, is_float in step.scalars])
         kinds = "".join("d" if is_float else "q" for is_float in self.are_floats)
@@ -249,7 +265,7 @@ class LoadedStep:
         addresses = "q" * (self._arena_slot - 1)
         self.lent_nbytes = _size_class(step.arena_nbytes) if step.arena_nbytes >= LENT_ARENA_NBYTES else 0
         self._packs_arena = bool(self.lent_nbytes or kinds)
-        self._pack = struct.Struct(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
+        self._pack = _layout(f"={addresses}q{kinds}" if self._packs_arena else f"={addresses}").pack_into
         self.idle = []
         self.timed = TimedRuns()
         self.is_short, self.releases = self.cost < LONG_COST, self.cost > RELEASE_COST
