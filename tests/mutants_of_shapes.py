@@ -22,6 +22,7 @@ SHAPES_MUTANTS = [
         ("new_shapes.py", "(a.dtype, a.ndim) if", "a.ndim if",
          f"{_EVER}::test_a_kind_has_so_many_programs_for_the_asking"),
         ("new_shapes.py", "run * work < _WORTH and ", "", f"{_EVER}::test_much_work_has_its_kernel_at_once"),
+        ("new_shapes.py", "return weight * max(", "return max(", f"{_EVER}::test_much_work_has_its_kernel_at_once"),
         ("new_shapes.py", "if is_product and", "if False and", f"{_EVER}::test_much_work_has_its_kernel_at_once"),
         ("new_shapes.py", "(_holders or config.same_bits)", "_holders",
          f"{_EVER}::test_same_bits_make_every_program_at_once"),
