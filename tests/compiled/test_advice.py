@@ -5,7 +5,8 @@ Here all extents are near: what was planned for a hundred rows is run on two, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from jitgrad.symbols.number import ShapeEnv
 from tests.codegen.test_any_extent import OPERATIONS
 from tests.compiled.steps_of_other_extents import PROGRAMS
 from tests.compiled.test_path_families import _steps_of_any_kind
+from tests.eager_bounds import eager_kernels_from
 
 needs_counts = pytest.mark.skipif(not counts_references, reason="all views count as held: no path is copied")
 
@@ -59,14 +61,10 @@ def _sizes(rng: np.random.Generator, count: int, most: int) -> list[int]:
     return [*rng.integers(90, 120, 5).tolist(), *any_size.tolist()]
 
 
-def _by_numpy(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def _by_numpy(call: Callable[[], Any]) -> Any:
     """What NumPy's rules make of it, operation by operation."""
-    with monkeypatch.context() as patch:
-        patch.setattr(config, "eager_kernels", -1)
-        plans.clear()
-        found = call()
-        plans.clear()
-    return found
+    with eager_kernels_from(-1):
+        return call()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -83,7 +81,7 @@ def test_operations(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> No
             found = OPERATIONS[name](n)
         values = np.random.default_rng(n)
         monkeypatch.setattr(jg, "ones", lambda *shape, values=values: jg.from_numpy(values.random(shape, np.float32)))
-        expected = _by_numpy(lambda n=n: OPERATIONS[name](n), monkeypatch)
+        expected = _by_numpy(lambda n=n: OPERATIONS[name](n))
         pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
         for mine, other in pairs:
             np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
@@ -92,19 +90,19 @@ def test_operations(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 @needs_counts
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("all_are_near")
-def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs(name: str) -> None:
     made = []
     for wrap in (jg.compile, lambda step: step):
         jg.manual_seed(0)
         step, data = PROGRAMS[name]()
         step, rng = wrap(step), np.random.default_rng(1)
-        monkeypatch.setattr(config, "eager_kernels", 0 if wrap is jg.compile else -1)
         before = jg.stats()["lent_programs"]
         results = []
-        for n in [max(n, 8) for n in _sizes(rng, 25, 280)]:
-            arrays = [np.asarray(a) for a in data(rng, n)]
-            args = [jg.from_numpy(a.astype(np.float32) if a.dtype == np.float64 else a) for a in arrays]
-            results.append(step(*args).numpy().copy())
+        with nullcontext() if wrap is jg.compile else eager_kernels_from(-1):
+            for n in [max(n, 8) for n in _sizes(rng, 25, 280)]:
+                arrays = [np.asarray(a) for a in data(rng, n)]
+                args = [jg.from_numpy(a.astype(np.float32) if a.dtype == np.float64 else a) for a in arrays]
+                results.append(step(*args).numpy().copy())
         made.append(results)
         assert wrap is not jg.compile or jg.stats()["lent_programs"] > before
     for found, expected in zip(*made, strict=True):
@@ -114,14 +112,14 @@ def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_counts
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.usefixtures("all_are_near")
-def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_programs(seed: int) -> None:
     step, _ = _steps_of_any_kind(np.random.default_rng(seed))
     compiled, rng = jg.compile(step), np.random.default_rng(1)
     before = jg.stats()["lent_programs"]
     for n in [max(n, 8) for n in _sizes(rng, 15, 2000)]:
         x = jg.from_numpy(rng.standard_normal((n, 8)).astype(np.float32))
         places = jg.from_numpy(rng.integers(0, 8, n))
-        expected = _by_numpy(lambda x=x, places=places: step(x, places), monkeypatch)
+        expected = _by_numpy(lambda x=x, places=places: step(x, places))
         np.testing.assert_allclose(compiled(x, places).numpy(), expected.numpy(), rtol=5e-3, atol=2e-4)
     assert jg.stats()["lent_programs"] > before
 
@@ -157,12 +155,12 @@ def _step_of_two_extents(rng: np.random.Generator) -> Any:
 @needs_counts
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.usefixtures("all_are_near")
-def test_random_programs_of_two_extents(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_programs_of_two_extents(seed: int) -> None:
     step, rng = _step_of_two_extents(np.random.default_rng(seed)), np.random.default_rng(seed)
     compiled = jg.compile(step)
     for n, m in zip(_sizes(rng, 15, 500), rng.permutation(_sizes(rng, 15, 500)).tolist(), strict=True):
         x = jg.from_numpy(rng.standard_normal((n, m)))  # float64: little is rounded
-        expected = _by_numpy(lambda x=x: step(x), monkeypatch).numpy()
+        expected = _by_numpy(lambda x=x: step(x)).numpy()
         np.testing.assert_allclose(compiled(x).numpy(), expected, rtol=1e-7, atol=1e-10 * (1 + np.abs(expected).max()))
 
 
