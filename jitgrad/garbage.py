@@ -71,9 +71,16 @@ def without_collections(work: Callable[..., Any], *args: Any) -> Any:
             gc.disable()
         return work(*args)
     finally:
-        with _lock:
-            if pause in _pauses:
-                _end(pause)
+        try:
+            _end_locked(pause)
+        except BaseException:  # a signal handler's, in the middle of that: collections must not stop for good
+            _end_locked(pause)
+            raise
+
+
+def _end_locked(pause: tuple[int, object]) -> None:
+    with _lock:
+        _end(pause)
 
 
 def _end(*pauses: tuple[int, object]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import jitgrad as jg
+from jitgrad import garbage
 from jitgrad.codegen import pipeline
 from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.roots import Root
@@ -135,3 +138,30 @@ def test_a_plan_goes_without_a_collection() -> None:
     step(jg.ones(8, 8))
     left = {type(x).__name__ for x in gc.get_objects() if type(x) in (Value, Root, Group, Job, Buffer)}
     assert not left
+
+
+def test_an_interrupt_at_any_line_leaves_collections_on() -> None:
+    """A signal's handler may raise before each statement, also of what lets Python collect again."""
+    path = garbage.__file__
+    lines = Path(path).read_text().splitlines()
+    first = next(nr for nr, line in enumerate(lines, 1) if line.startswith("def without_collections"))
+    seen = 0
+    for nr in [nr for nr, line in enumerate(lines, 1) if nr > first and line.strip() != "try:"]:
+        met: list[int] = []
+
+        def local(frame: Any, event: str, arg: Any, nr: int = nr, met: list[int] = met) -> Any:
+            if event == "line" and frame.f_lineno == nr and not met:
+                met.append(nr)
+                raise TimeoutError
+            return local
+
+        before = sys.gettrace()
+        sys.settrace(lambda frame, event, arg, local=local: local if frame.f_code.co_filename == path else None)
+        try:
+            without_collections(lambda: 1)
+        except TimeoutError:
+            seen += 1
+        finally:
+            sys.settrace(before)
+        assert gc.isenabled() and not garbage._pauses, f"line {nr}"
+    assert seen >= 8
