@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitgrad.abi import EagerStep, NativeStep, Program, flat_launches
+from jitgrad.abi import EagerStep, NativeStep, Program
 from jitgrad.events import bump
 from jitgrad.garbage import without_collections
 from jitgrad.lazy import LazyModule
@@ -56,7 +56,7 @@ class LoadedProgram:
         made |= {vid for s in program.steps if isinstance(s, EagerStep) for vid in s.instr.outputs}
         self.temporaries = tuple(made - kept)
         native = [s for s in program.steps if isinstance(s, NativeStep)]
-        self.launches = sum([len((s.flat or flat_launches(s.stages)).form.kernels) for s in native])
+        self.launches = sum([sum(s.flat.form.stages if s.flat else map(len, s.stages)) for s in native])
 
 
 def run_end(recorder: Any, event: EndEvent, alive: list[Any], is_last: bool = False, is_watched: bool = False) -> None:

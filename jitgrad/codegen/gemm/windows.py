@@ -410,12 +410,12 @@ def _flop_per_row(spec: GemmSpec, k: int) -> float:
     return 2.0 * max(k, 8) * spec.columns
 
 
-def _rows_of_unit(spec: GemmSpec, m: int, k: int, groups: int, vectors: int, depth: int) -> int:
+def _rows_of_unit(spec: GemmSpec, m: int, k: int, groups: int, vectors: int, longest: int) -> int:
     panels, rows = max(1, _parts(vectors, spec.vectors)), max(m, 1)
     total = panels * groups * rows * _flop_per_row(spec, k)
     wanted = min(_UNITS, max(1, int(total / _UNIT_FLOP_LEAST)))
     blocks = max(1, _parts(wanted, panels * groups))
-    if _is_cut(k, depth):
+    if _is_cut(k, longest):
         most = SUMS_NBYTES // (spec.columns * spec.itemsize) // spec.rows * spec.rows
         blocks = max(blocks, _parts(rows, most))
     return _ceil(_parts(rows, blocks), spec.rows)

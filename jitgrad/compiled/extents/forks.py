@@ -8,7 +8,7 @@ Must not know: how either is done.
 # Graphs, sentences, molecules: each call brings inputs of other extents, and so each call's path is new from its first
 # such input on. To record it costs some hundred microseconds an operation, with its backward and its plan, and it may
 # never come again. But the paths differ in nothing but numbers. So where inputs of one kind (rank, dtype, how they are
-# laid out) have led to paths of equal events for the ``_DERIVED_FROM``-th time, the last of these is *derived* for all
+# laid out) have led to other paths of equal events ``_DERIVED_FROM`` times, the last of these is *derived* for all
 # extents (``derivation.py``), before it is run: shape rules, derivative rules and planning run once more, over symbols
 # (Note [Symbolic extents]). That gives the layouts, params and argument words of all its events as functions of the
 # extents, and the guards under which the events are these.
@@ -17,7 +17,7 @@ Must not know: how either is done.
 # not known yet ends the copy; it goes on when that input comes (``Unfinished``). Nothing is taken for granted: a call
 # that does something else finds no such child there, and records. A copy is what recording would have made; with
 # ``config.verify`` calls record, and what they record is compared with the copy.
-# Example: a step over graphs of n nodes and e edges. The 3rd graph's path is derived, in 40 ms. The 4th graph's
+# Example: a step over graphs of n nodes and e edges. The 4th graph's path is derived, in 40 ms. The 5th graph's
 # features, [n, 16], copy the path to where the edges are used for the first time; the edges copy the rest.
 # A path is derived if all it holds is operations, in-place operations, backwards into leaves without gradients, and
 # one segment. The usual backward's rules run again over symbols; of one that is differentiated itself, or returns its
