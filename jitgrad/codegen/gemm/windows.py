@@ -13,7 +13,8 @@ Must not know: LLVM, primitives.
 #   B, whose panels are copied: "runs": p runs along memory. A vector of columns is then a few contiguous *segments*,
 #   each loaded under a mask; where there are more than ``_MOST_SEGMENTS`` it is gathered. Where all
 #   vectors are whole and one segment, panels need not be copied: a row of the image serves several k, so what a panel
-#   reads in place is less than its copy, and stays in the first cache without passes over K.
+#   reads in place is less than its copy, and stays in the first cache without passes over K. Unless each channel is a
+#   multiple of a page, say: then the lines of all channels share a few sets of the cache, and a copy is read instead.
 #   "halves": p goes in steps of two, as in a convolution of stride 2, without a break in the middle of half a vector:
 #   two loads and one shuffle, where a gather of 16 elements costs 18 cycles.
 #   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
@@ -60,6 +61,7 @@ _TASK_NS = 2500
 _PASS_CYCLES = 40.0  # to begin and end a tile's pass,
 _CELL_CYCLES = 4.0  # and to save and resume one of its vectors
 _PLACE_LOADS = 2.0  # and in place: most lie across two lines
+_LINE, _SETS, _MOST_OF_A_SET = 64, 64, 16  # of the first cache; more lines of a set are waited for
 _RUN_CYCLES = 250.0  # to begin a run of a column that is transposed: it comes from the last cache
 _COPY_CYCLES = 4.0  # to copy a vector of one k before,
 _TILE_COPY_CYCLES = 2.0  # and in the first tile
@@ -153,8 +155,10 @@ def _in_way(spec: GemmSpec, way: Way) -> GemmSpec:
 
 
 def _may_stay(product: Product, spec: GemmSpec) -> bool:
-    """Whether panels of a product can be read in place, without masks."""
-    return spec.b_unit == "runs" and spec.segments == 1 and identical(product.n % spec.width, 0)
+    """Whether panels of a product can be read in place, without masks, and should be."""
+    if spec.b_unit != "runs" or spec.segments != 1 or not identical(product.n % spec.width, 0):
+        return False
+    return not _is_crowded(Product(*plain(product)).b_k, spec.itemsize)
 
 
 def _is_right(way: Way, product: Product, spec: GemmSpec, target: Target) -> bool:
@@ -211,9 +215,16 @@ def _copy_cycles(b_unit: str, segments: int) -> float:
     return _TILE_COPY_CYCLES if b_unit == "halves" or (b_unit == "runs" and segments) else _COPY_CYCLES
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_crowded(b_k: Digits, itemsize: int) -> bool:
+    """Whether vectors of all k lie in so few sets of the first cache that they push each other out."""
+    lines = np.unique(offsets(b_k) * itemsize // _LINE)
+    return len(lines) > _MOST_OF_A_SET * len(np.unique(lines % _SETS))
+
+
 @functools.lru_cache(maxsize=4096)
 def _best_ways(m: int, vectors: int, k: int, copying: _CopyCost, single: bool, target: Target) -> tuple[Way, ...]:
-    """Those that are worth a measurement, the model's choice first. ``single``: each vector is one segment."""
+    """Those that are worth a measurement, the model's choice first. ``single``: panels may be read in place."""
     core = core_of(target)
 
     def cycles(way: Way) -> float:

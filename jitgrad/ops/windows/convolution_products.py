@@ -11,15 +11,19 @@ groups G, windows of K taps, P positions:
               of many outputs, that other way round at once
 With a stride, elements of the input that are equal modulo the stride see the same taps: each such *phase* is a
 convolution of its own, and the phases are put side by side. Where there are only a few positions, the product is taken
-the other way round, with images and positions as its rows.
+the other way round, with images and positions as its rows. Where much of what windows see is padding, that is left out,
+Note [Regions of a convolution].
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.ops.windows.regions import Axis, Weight, region_product, regions_pay, tap_products, taps_pay
 from jitgrad.symbols.advice import advice
 
 __all__ = ["forward_product", "input_product", "weight_product"]
@@ -49,52 +53,65 @@ def _are_few(positions: int, limit: int) -> bool:
     return positions < limit
 
 
-def _channels_product(
-    b: Any, weight: tuple[Any, int, Any, Any], image: tuple[Any, int, Any, Any], sizes: Ints, out: Ints
-) -> Any:
-    """out[n, (g, m), p] = sum over k of weight[g, m, k] * image[n, g, k, p].
+def _image_products(
+    b: Any, x: Any, parts: Sequence[tuple[Weight, Sequence[Axis]]], padding: tuple[Ints, Ints], groups: int
+) -> list[Any]:
+    """For each part, out[n, (g, m), p] = sum over (c, t) of weight[g, m, c, t] * what p sees of x[n, (g, c)] with t.
 
-    Args:
-        weight: a value, where it begins, the digits of (m), of (k).
-        image: the same of (k), of (p).
-        sizes: N, G.
-        out: the extents of p.
+    ``padding`` on both sides of the images, which all parts need.
     """
-    (n, groups), (w, w_start, w_m, w_k), (x, x_start, x_k, x_p) = sizes, weight, image
-    per_group = (math.prod(w.shape) // groups, math.prod(x.shape[1:]) // groups)
+    outs = parts[0][0].outs[0] * groups
+    if regions_pay([axes for _, axes in parts], x.shape[0], x.shape[1] // groups, outs):
+        return [region_product(b, weight, x, axes, groups) for weight, axes in parts]
+    padded = _padded(b, x, *padding)
+    return [_channels_product(b, weight, padded, axes, padding[0], groups) for weight, axes in parts]
+
+
+def _channels_product(b: Any, weight: Weight, x: Any, axes: Sequence[Axis], before: Ints, groups: int) -> Any:
+    """The same of padded images, in front of which ``before`` is padding."""
+    n, channels, plane, steps = x.shape[0], x.shape[1] // groups, math.prod(x.shape[2:]), _steps(x)
+    out = tuple(axis.positions for axis in axes)
+    start = sum((axis.at + lo) * s for axis, lo, s in zip(axes, before, steps, strict=True))
+    x_k = [(channels, plane), *((axis.taps, axis.tap_step * s) for axis, s in zip(axes, steps, strict=True))]
+    x_p = [(axis.positions, axis.step * s) for axis, s in zip(axes, steps, strict=True)]
+    w, w_start, w_m, w_k = weight.value, weight.start, [weight.outs], [weight.channels, *weight.taps]
+    w_group, x_group = math.prod(w.shape) // groups, channels * plane
     if not _are_few(math.prod(out), _FEW_POSITIONS):
-        a = b.windows(w, [[(n, 0), (groups, per_group[0])], w_m, w_k], w_start)
-        columns = b.windows(x, [[(n, per_group[1] * groups), (groups, per_group[1])], x_k, x_p], x_start)
+        a = b.windows(w, [[(n, 0), (groups, w_group)], w_m, w_k], w_start)
+        columns = b.windows(x, [[(n, x_group * groups), (groups, x_group)], x_k, x_p], start)
         product = b.matmul(a, columns)
         return b.reshape(product, (n, groups * product.shape[1], *out))
-    rows = b.windows(x, [[(groups, per_group[1])], [(n, per_group[1] * groups), *x_p], x_k], x_start)
-    product = b.matmul(rows, b.windows(w, [[(groups, per_group[0])], w_k, w_m], w_start))
+    rows = b.windows(x, [[(groups, x_group)], [(n, x_group * groups), *x_p], x_k], start)
+    product = b.matmul(rows, b.windows(w, [[(groups, w_group)], w_k, w_m], w_start))
     m = product.shape[2]
     parts = b.permute(b.reshape(product, (groups, n, math.prod(out), m)), (1, 0, 3, 2))
     return b.reshape(parts, (n, groups * m, *out))
+
+
+def _axes(x: Any, kernel: Ints, out: Ints, stride: Ints, padding: Ints, dilation: Ints) -> list[Axis]:
+    each = zip(out, padding, stride, kernel, dilation, x.shape[2:], strict=True)
+    return [Axis(count, -before, step, taps, apart, extent) for count, before, step, taps, apart, extent in each]
 
 
 def forward_product(
     b: Any, x: Any, w: Any, out: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:  # fmt: skip
     """The convolution of x [N, C, ...] with w [O, C / G, ...]: [N, O, *out]."""
-    padded, kernel = _padded(b, x, padding, padding), w.shape[2:]
-    steps, plane = _steps(padded), math.prod(padded.shape[2:])
-    taps = math.prod(w.shape[1:])
-    columns = [(w.shape[1], plane), *_digits(kernel, steps, dilation)]
-    return _channels_product(
-        b,
-        (w, 0, [(w.shape[0] // groups, taps)], [(taps, 1)]),
-        (padded, 0, columns, _digits(out, steps, stride)),
-        (x.shape[0], groups),
-        out,
-    )
+    channels, kernel = w.shape[1], tuple(w.shape[2:])
+    taps = math.prod(kernel)
+    window = list(zip(kernel, contiguous_strides(kernel), strict=True))
+    weight = Weight(w, 0, (w.shape[0] // groups, channels * taps), (channels, taps), window)
+    axes = _axes(x, kernel, out, stride, padding, dilation)
+    return _image_products(b, x, [(weight, axes)], (padding, padding), groups)[0]
 
 
 def weight_product(
     b: Any, x: Any, g: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:  # fmt: skip
     """The gradient of the weight [O, C / G, ...]: batch and positions are what is summed over."""
+    axes, sizes = _axes(x, shape[2:], g.shape[2:], stride, padding, dilation), (x.shape[0], shape[1])
+    if regions_pay([axes], *sizes, shape[0]) and taps_pay(axes, *sizes, shape[0] // groups):
+        return tap_products(b, x, g, shape, axes, groups)
     padded, kernel, out = _padded(b, x, padding, padding), shape[2:], g.shape[2:]
     steps, plane, positions = _steps(padded), math.prod(padded.shape[2:]), math.prod(out)
     per_group, n = shape[1], x.shape[0]
@@ -152,32 +169,20 @@ def input_product(
         reads = [p.at + j * p.at_step for p in each for j in (0, p.taps - 1) if p.taps]
         lo.append(max(0, -min(reads, default=0)))
         hi.append(max(0, max(reads, default=0) + count - extent))
-    padded = _padded(b, g, tuple(lo), tuple(hi))
-    steps, plane = _steps(padded), math.prod(padded.shape[2:])
-
-    def part(chosen: list[_Phase]) -> Any:
-        if not all(p.taps for p in chosen):
-            return b.const(0.0, g.dtype, (*shape[:2], *counts))
-        seen = tuple(p.taps for p in chosen)
-        outs = w.shape[0] // groups
-        return _channels_product(
-            b,
-            _weight_of(b, w, chosen, groups, shape[0] * math.prod(counts)),
-            (
-                padded,
-                sum((p.at + before) * s for p, before, s in zip(chosen, lo, steps, strict=True)),
-                [(outs, plane), *_digits(seen, steps, tuple(p.at_step for p in chosen))],
-                [*zip(counts, steps, strict=True)],
-            ),
-            (shape[0], groups),
-            counts,
-        )
-
-    return _side_by_side(b, phases, part, shape, counts)
+    positions = shape[0] * math.prod(counts)
+    parts = {}
+    for chosen in itertools.product(*phases):
+        if all(p.taps for p in chosen):
+            sizes = zip(chosen, counts, g.shape[2:], strict=True)
+            axes = [Axis(count, p.at, 1, p.taps, p.at_step, extent) for p, count, extent in sizes]
+            parts[chosen] = (_weight_of(b, w, chosen, groups, positions), axes)
+    made = dict(zip(parts, _image_products(b, g, [*parts.values()], (tuple(lo), tuple(hi)), groups), strict=True))
+    nothing = b.const(0.0, g.dtype, (*shape[:2], *counts))
+    return _side_by_side(b, phases, lambda chosen: made.get(tuple(chosen), nothing), shape, counts)
 
 
-def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int, positions: int) -> tuple[Any, int, Any, Any]:
-    """The factor that a phase multiplies: a value, where it begins, the digits of the channel and of (output, tap).
+def _weight_of(b: Any, w: Any, chosen: Sequence[_Phase], groups: int, positions: int) -> Weight:
+    """The factor that a phase multiplies. The outputs are what it sums over.
 
     A phase that sees some of the taps copies them, and so does one of many ``positions``, which all images have: in
     place, each step along k, or each output, would be in another line of the cache.
@@ -187,12 +192,14 @@ def _weight_of(b: Any, w: Any, chosen: list[_Phase], groups: int, positions: int
     if seen == tuple(kernel) and _are_few(positions, _MANY_COLUMNS):
         window, taps = contiguous_strides(tuple(kernel)), math.prod(kernel)
         first = sum(p.tap * s for p, s in zip(chosen, window, strict=True))
-        return w, first, [(channels, taps)], [(outs, channels * taps), *_digits(seen, window, steps)]
+        return Weight(w, first, (channels, taps), (outs, channels * taps), _digits(seen, window, steps))
     stops = [p.tap + (p.taps - 1) * p.tap_step + 1 for p in chosen]
     part = b.slice(w, (0, 0, *(p.tap for p in chosen)), (every, channels, *stops), (1, 1, *steps))
-    depth = outs * math.prod(seen)
-    rows = b.permute(b.reshape(part, (groups, outs, channels, math.prod(seen))), (0, 2, 1, 3))
-    return b.reshape(rows, (groups, channels, depth)), 0, [(channels, depth)], [(depth, 1)]
+    taps = math.prod(seen)
+    rows = b.permute(b.reshape(part, (groups, outs, channels, taps)), (0, 2, 1, 3))
+    copied = b.reshape(rows, (groups, channels, outs * taps))
+    inner = list(zip(seen, contiguous_strides(seen), strict=True))
+    return Weight(copied, 0, (channels, outs * taps), (outs, taps), inner)
 
 
 def _side_by_side(b: Any, phases: list[list[_Phase]], part: Any, shape: Ints, counts: Ints) -> Any:
