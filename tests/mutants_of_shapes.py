@@ -13,6 +13,7 @@ _SYMBOLS = "test_symbols.py"
 _FAMILIES = "codegen/test_program_families.py"
 _PATHS = "compiled/test_path_families.py"
 _ADVICE = "compiled/test_advice.py"
+_REGIONS = "ops/test_convolution_regions.py"
 
 SHAPES_MUTANTS = [
     *_in(
@@ -38,6 +39,23 @@ SHAPES_MUTANTS = [
          f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
     ),
     *_in(
+        "ops/windows",
+        ("regions.py", " and bool(place < self.extent)", "", _REGIONS),
+        ("regions.py", "positions=axis.positions - found[longest].first - behind", "positions=found[longest].positions",
+         f"{_REGIONS}::test_ever_new_extents"),
+        ("regions.py", "_replace(first=more + region.first)", "_replace(first=region.first)",
+         f"{_REGIONS}::test_ever_new_extents"),
+        ("regions.py", "r.first * axis.step + r.tap * axis.tap_step", "r.first * axis.step", _REGIONS),
+        ("regions.py", "weight.start + sum(r.tap * s", "weight.start + sum(0 * s", _REGIONS),
+        ("regions.py", "if images < _FEW_IMAGES:", "if False:",
+         f"{_REGIONS}::test_where_it_does_not_pay_images_are_padded"),
+        ("regions.py", "if products > _MOST_PRODUCTS:", "if False:",
+         f"{_REGIONS}::test_products_of_one_convolution_are_bounded"),
+        ("regions.py", "at = sum(first * s for", "at = sum(0 * s for",
+         f"{_REGIONS}::test_a_tap_has_a_product_of_its_own_for_the_weight"),
+        ("regions.py", "_TURN_COST * lanes)", "0 * lanes)", f"{_REGIONS}::test_few_images_pad_for_the_weight"),
+    ),
+    *_in(
         "ops",
         ("linalg/numpy_products.py", "        out += np.matmul(x[:, whole:], y[whole:])\n", "        pass\n",
          f"{_EVER}::test_products_are_cut_into_parts_that_one_thread_computes"),
@@ -46,6 +64,8 @@ SHAPES_MUTANTS = [
     ),
     *_in(
         "codegen",
+        ("gemm/windows.py", "return not _is_crowded(", "return True or not _is_crowded(",
+         f"{_REGIONS}::test_channels_in_few_sets_of_the_cache_are_copied"),
         ("schedule/arg_words.py", '"max", "min", "where",', '"max", "min",', _ANY),
         ("loops/emit_instrs.py", 'if instr.dtype == "int32":', "if False:", _ANY),
         ("loops/emit_instrs.py", "is_padded and other.static[0] in _ZEROS and", "is_padded and", _MOVES),

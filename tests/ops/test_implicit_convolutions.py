@@ -16,7 +16,7 @@ import jitgrad
 from jitgrad.codegen import link
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.nn import functional as F
-from jitgrad.ops.windows import convolution_products
+from jitgrad.ops.windows import convolution_products, regions
 
 windows_only = pytest.mark.skipif(
     not host_target().has_masks, reason="targets without masked loads copy windows to memory first"
@@ -66,11 +66,14 @@ def _step(x: Any, w: Any, g: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
     return (y, *jitgrad.autograd.grad(y, (x, w), g))
 
 
-@pytest.mark.parametrize("outs_on_top", [256, 1], ids=["patches on top", "outputs on top"])
+@pytest.mark.parametrize("way", ["patches on top", "outputs on top", "regions"])
 @pytest.mark.parametrize("seed", range(20))
-def test_random_geometries(seed: int, outs_on_top: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``outs_on_top``: from so many outputs on they are the rows of the weight's gradient."""
-    monkeypatch.setattr(convolution_products, "_MANY_OUTS", outs_on_top)
+def test_random_geometries(seed: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``way``: what the rows of the weight's gradient are; or padding is left out, Note [Regions of a convolution]."""
+    monkeypatch.setattr(convolution_products, "_MANY_OUTS", 1 if way == "outputs on top" else 256)
+    if way == "regions":
+        for cost in ("_PRODUCT_COST", "_COPY_COST", "_TURN_COST", "_FEW_IMAGES", "_FEW_CHANNELS", "_GAIN"):
+            monkeypatch.setattr(regions, cost, 0)
     rng = np.random.default_rng(seed)
     x_shape, w_shape, arguments = _draw(rng)
     dtype = [np.float32, np.float64][seed % 3 == 0]

@@ -23,13 +23,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jitgrad.ops.aval import contiguous_strides
-from jitgrad.ops.windows.regions import Axis, Weight, region_product, regions_pay, tap_products, taps_pay
+from jitgrad.ops.windows.regions import (
+    FEW_POSITIONS,
+    Axis,
+    Weight,
+    region_product,
+    regions_pay,
+    tap_products,
+    taps_pay,
+)
 from jitgrad.symbols.advice import advice
 
 __all__ = ["forward_product", "input_product", "weight_product"]
 
 Ints = tuple[int, ...]
-_FEW_POSITIONS = 8
 _MANY_OUTS = 256  # so many outputs pay for a copy of the patches; with fewer, to transpose the gradient takes less
 _MANY_COLUMNS = 2048  # so many positions of all images: a copy of the weight takes 4 % of their product
 
@@ -76,7 +83,7 @@ def _channels_product(b: Any, weight: Weight, x: Any, axes: Sequence[Axis], befo
     x_p = [(axis.positions, axis.step * s) for axis, s in zip(axes, steps, strict=True)]
     w, w_start, w_m, w_k = weight.value, weight.start, [weight.outs], [weight.channels, *weight.taps]
     w_group, x_group = math.prod(w.shape) // groups, channels * plane
-    if not _are_few(math.prod(out), _FEW_POSITIONS):
+    if not _are_few(math.prod(out), FEW_POSITIONS):
         a = b.windows(w, [[(n, 0), (groups, w_group)], w_m, w_k], w_start)
         columns = b.windows(x, [[(n, x_group * groups), (groups, x_group)], x_k, x_p], start)
         product = b.matmul(a, columns)
