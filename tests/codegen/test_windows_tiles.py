@@ -175,3 +175,7 @@ def test_which_panels_stay_where_they_are() -> None:
     assert copies(WHOLE._replace(n=_ROWS * 8, b_n=((_ROWS, _WIDTH + _PAD), (8, 1))))
     assert copies(WHOLE._replace(n=_ROWS * 16, b_n=((_ROWS, _WIDTH + _PAD), (16, 2))))
     assert copies(WHOLE._replace(n=_ROWS * _WIDTH - 1, b_n=((_ROWS * _WIDTH - 1, 1),)))
+    turned = WHOLE._replace(n=64, k=64, a_k=((64, 1),), b_k=((64, 1),), b_n=((64, 80),))
+    assert windows_spec(float32, turned, "store", host_target()).b_unit == "krun" and copies(turned)
+    crowded = WHOLE._replace(n=64, k=2048, a_k=((2048, 1),), b_k=((2048, 1024),), b_n=((64, 1),))
+    assert copies(crowded), "all rows would lie in one set of the cache"

@@ -66,7 +66,7 @@ def test_padding_is_not_multiplied(size: tuple[int, int], count: int, seen: int,
 
 
 @pytest.mark.parametrize(
-    ("images", "channels", "size"), [(16, 64, (32, 32)), (7, 128, (8, 8)), (16, 4, (4, 4)), (16, 16, (600,))]
+    ("images", "channels", "size"), [(16, 64, (32, 32)), (7, 256, (8, 8)), (16, 4, (4, 4)), (16, 16, (600,))]
 )
 def test_where_it_does_not_pay_images_are_padded(
     images: int, channels: int, size: tuple[int, ...], products: list[Any]
