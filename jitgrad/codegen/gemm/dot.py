@@ -9,8 +9,8 @@ this fixed order: one chain per k modulo the width, then the chains pairwise.
 
 from __future__ import annotations
 
-from jitgrad.codegen.gemm.shuffle import sum_each
 from jitgrad.codegen.gemm.spec import GemmSpec, Panel, fma, load_vector, vector_masks
+from jitgrad.codegen.llvm.shuffle import sum_each
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
 __all__ = ["emit_dot"]

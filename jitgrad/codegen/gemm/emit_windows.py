@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, open_scratch, passes
 from jitgrad.codegen.gemm.pack import transpose_block
-from jitgrad.codegen.gemm.shuffle import shuffle
 from jitgrad.codegen.gemm.spec import GEMM_ARGS, Epilogue, GemmSpec, Panel, load_arg, load_vector, vector_masks
 from jitgrad.codegen.gemm.tile import DepthPass, Nest, PanelCopy, emit_tiles, looped
+from jitgrad.codegen.llvm.shuffle import shuffle
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
 __all__ = ["emit_windows"]

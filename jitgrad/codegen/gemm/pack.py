@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jitgrad.codegen.gemm.shuffle import concat, transpose_lanes
 from jitgrad.codegen.gemm.spec import GemmSpec, Panel, load_vector
+from jitgrad.codegen.llvm.shuffle import concat, transpose_lanes
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 
 __all__ = ["emit_pack", "emit_pack_rows", "transpose_block"]

@@ -3,6 +3,13 @@
 Owns: ``Scope``, ``MemoryPrinter``.
 Must not know: arithmetic (``emit_instrs``), loop structure (``emit_loops``).
 In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
+
+# Note [Lanes in other order]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Lanes that are strided are loaded one by one, 16 of them in some 20 cycles. Two strides are common and need not be:
+# -1, of what is flipped, is one vector that is turned round; 2, of every second element (pooling, ``x[::2]``, pairs),
+# is every second element of two vectors, loaded under a mask: the element behind the last one may not be there.
+# The stride is part of the text then, though its word is kept for whoever asks what an instruction touches.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jitgrad.codegen.llvm import dtype_text as dt
+from jitgrad.codegen.llvm.shuffle import shuffle
 from jitgrad.codegen.llvm.text import FnBuilder, vector_type
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, classes
 from jitgrad.codegen.vmath.pointwise import emit_cast, emit_pointwise
@@ -191,6 +199,8 @@ class MemoryPrinter:
         mask = self._lanes_that_count(scope, lanes, self._own_mask(instr, 0))
         at = self.address(scope, n)
         if lanes > 1 and classes(instr)[self.vec] == "x":
+            if isinstance(instr.static, tuple):
+                return self._from_memory(instr, lanes, self._shuffled(instr, lanes, at, mask))
             offsets = self._vector_offsets(scope, instr)
             return self._from_memory(instr, lanes, self._gather(instr, lanes, at, offsets, mask))
         if lanes > 1 and classes(instr)[self.vec] == "0":  # only its mask varies along the lanes
@@ -218,6 +228,21 @@ class MemoryPrinter:
         name = f"llvm.masked.load.{dt.suffix(instr.dtype, lanes, memory=True)}.p0"
         self.b.declare(f"declare {kind} @{name}(ptr, i32 immarg, <{lanes} x i1>, {kind})")
         return self.b.op(f"call {kind} @{name}(ptr {at}, i32 {align}, <{lanes} x i1> {mask}, {kind} zeroinitializer)")
+
+    def _shuffled(self, instr: KernelInstr, lanes: int, at: str, mask: str | None) -> str:
+        """Lanes that lie in other order, the first one at ``at``, see Note [Lanes in other order]."""
+        b, scalar = self.b, dt.memory(instr.dtype)
+        if instr.static[1] == "back":
+            first = b.op(f"getelementptr {scalar}, ptr {at}, i64 {1 - lanes}")
+            order = range(lanes - 1, -1, -1)
+            if mask is not None:
+                mask = shuffle(b, "i1", mask, mask, lanes, order)
+            loaded = self.plain_load(instr, lanes, first, mask)
+            return shuffle(b, scalar, loaded, loaded, lanes, order)
+        flags, none = mask or b.const(1, "i1", lanes), b.const(0, "i1", lanes)
+        wide = shuffle(b, "i1", flags, none, lanes, [n + half for n in range(lanes) for half in (0, lanes)])
+        loaded = self.plain_load(instr, 2 * lanes, at, wide)
+        return shuffle(b, scalar, loaded, loaded, 2 * lanes, range(0, 2 * lanes, 2))
 
     def _vector_offsets(self, scope: Scope, instr: KernelInstr) -> str:
         """Byte offsets of strided lanes from lane 0."""

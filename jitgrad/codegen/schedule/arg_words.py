@@ -19,7 +19,9 @@ from jitgrad.codegen.schedule.loop_body import LoopBody
 from jitgrad.dtypes import FLOATING, int32, int64
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, number_key, whole
 
-__all__ = ["laid_out"]
+__all__ = ["laid_out", "shuffle_of"]
+
+_SHUFFLES = {-1: "back", 2: "second"}
 
 
 def laid_out(
@@ -68,7 +70,15 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
     if i.op == "gather" or i.op in COMBINING:
         words += [s * size for s in i.extra[1]]
         return (classes, len(i.extra[1])), words
+    if i.op == "load" and shuffle_of(i, dims[-1]):
+        return (classes, shuffle_of(i, dims[-1])), words
     return classes, words
+
+
+def shuffle_of(i: LoopInstr, vec: int) -> str:
+    """How lanes that are strided along loop ``vec`` are one vector in memory, see Note [Lanes in other order]."""
+    stride = (i.address or ())[vec + 1]
+    return _SHUFFLES.get(stride, "") if type(stride) is int else ""
 
 
 def _is_read(buffer: Any, body: LoopBody) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.primitives.cost import op_cost
-from jitgrad.codegen.schedule.arg_words import laid_out
+from jitgrad.codegen.schedule.arg_words import laid_out, shuffle_of
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr, LoopKernel, NestKey
 from jitgrad.codegen.schedule.loop_body import (
     LoopBody,
@@ -42,7 +42,8 @@ _LANES = 16  # the vector that ``_vector_dim`` has in mind: the choice should no
 _ROW_BUFFER = 8192  # elements of a row that are kept between phases, see Note [Phases]
 _SCATTER_LANES = 64
 _MASKED_FROM = 50  # from this cost on, masking every vector is cheaper than compiling the loop's body twice
-_STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one
+_STRIDED = 12.0  # cost of loading or storing the lanes of a vector one by one,
+_SHUFFLED = 2.5  # and of loading it in other order, Note [Lanes in other order]
 _ENDLESS = 30e6  # a loop that may not end must be in reach of Ctrl-C: Note [Interrupting a native step]
 _ACROSS = 12.0  # cost of reducing the lanes of a vector to one
 _BEGIN = 5.0  # cost of beginning a loop of less than a vector
@@ -102,7 +103,8 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
         for i, count in zip(instrs, shares, strict=True):
             if i.op in ACCESSES:
                 stride = i.address[d + 1]  # type: ignore[index]
-                access += count * (1 if stride == 1 else 0.5 if stride == 0 else _STRIDED)
+                strided = _SHUFFLED if i.op == "load" and shuffle_of(i, d) else _STRIDED
+                access += count * (1 if stride == 1 else 0.5 if stride == 0 else strided)
         vectors = -(-extents[d] // _LANES)
         across = _ACROSS * reduces / vectors if d in reduced else 0.0
         begin = _BEGIN if extents[d] < _LANES else 0.0

@@ -127,7 +127,7 @@ def _worth_keeping(key: NestKey, passes: list[set[int]]) -> list[int]:
     """The expensive instructions of several passes; of two in one chain the later one."""
     found = []
     for n, instr in enumerate(key.instrs):
-        strided = instr.op == "load" and instr.static[key.vec] == "x"
+        strided = instr.op == "load" and isinstance(instr.static, str) and instr.static[key.vec] == "x"
         dear = strided or EXPENSIVE.get(instr.op, 0) >= _KEEP_FROM or instr.op == "gather"
         if dear and instr.dtype != "bool" and sum(n in p for p in passes) > 1:
             found.append(n)
