@@ -64,6 +64,10 @@ SHAPES_MUTANTS = [
     ),
     *_in(
         "codegen",
+        ("loops/emit_memory.py", "i64 {stride * (lanes - 1)}", "i64 {1 - lanes}",
+         "codegen/test_lanes_in_other_order.py"),
+        ("loops/emit_memory.py", "            mask = mask and shuffle(b, \"i1\", mask, mask, lanes, order)\n", "",
+         "codegen/test_lanes_in_other_order.py"),
         ("gemm/windows.py", "return not _is_crowded(", "return True or not _is_crowded(",
          f"{_REGIONS}::test_channels_in_few_sets_of_the_cache_are_copied"),
         ("schedule/arg_words.py", '"max", "min", "where",', '"max", "min",', _ANY),

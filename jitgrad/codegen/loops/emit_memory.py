@@ -6,9 +6,9 @@ In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 
 # Note [Lanes in other order]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Lanes that are strided are loaded one by one, 16 of them in some 20 cycles. Two strides are common and need not be:
-# -1, of what is flipped, is one vector that is turned round; 2, of every second element (pooling, ``x[::2]``, pairs),
-# is every second element of two vectors, loaded under a mask: the element behind the last one may not be there.
+# Lanes that are strided are loaded one by one, 16 of them in some 20 cycles. Common strides need not be: -1, of what is
+# flipped, is one vector that is turned round; 2, of every second element (pooling, ``x[::2]``, pairs), is every second
+# element of two vectors, loaded under a mask: the element behind the last one may not be there; -2 is both.
 # The stride is part of the text then, though its word is kept for whoever asks what an instruction touches.
 """
 
@@ -231,18 +231,18 @@ class MemoryPrinter:
 
     def _shuffled(self, instr: KernelInstr, lanes: int, at: str, mask: str | None) -> str:
         """Lanes that lie in other order, the first one at ``at``, see Note [Lanes in other order]."""
-        b, scalar = self.b, dt.memory(instr.dtype)
-        if instr.static[1] == "back":
-            first = b.op(f"getelementptr {scalar}, ptr {at}, i64 {1 - lanes}")
-            order = range(lanes - 1, -1, -1)
-            if mask is not None:
-                mask = shuffle(b, "i1", mask, mask, lanes, order)
-            loaded = self.plain_load(instr, lanes, first, mask)
-            return shuffle(b, scalar, loaded, loaded, lanes, order)
-        flags, none = mask or b.const(1, "i1", lanes), b.const(0, "i1", lanes)
-        wide = shuffle(b, "i1", flags, none, lanes, [n + half for n in range(lanes) for half in (0, lanes)])
-        loaded = self.plain_load(instr, 2 * lanes, at, wide)
-        return shuffle(b, scalar, loaded, loaded, 2 * lanes, range(0, 2 * lanes, 2))
+        b, scalar, stride = self.b, dt.memory(instr.dtype), instr.static[1]
+        step, order = abs(stride), list(range(lanes))
+        if stride < 0:
+            at = b.op(f"getelementptr {scalar}, ptr {at}, i64 {stride * (lanes - 1)}")
+            order.reverse()
+            mask = mask and shuffle(b, "i1", mask, mask, lanes, order)
+        if step > 1:
+            flags, none = mask or b.const(1, "i1", lanes), b.const(0, "i1", lanes)
+            read = [lanes if n % step else n // step for n in range(step * lanes)]
+            mask = shuffle(b, "i1", flags, none, lanes, read)
+        loaded = self.plain_load(instr, step * lanes, at, mask)
+        return shuffle(b, scalar, loaded, loaded, step * lanes, [step * n for n in order])
 
     def _vector_offsets(self, scope: Scope, instr: KernelInstr) -> str:
         """Byte offsets of strided lanes from lane 0."""

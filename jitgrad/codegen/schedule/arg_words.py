@@ -21,7 +21,7 @@ from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, numb
 
 __all__ = ["laid_out", "shuffle_of"]
 
-_SHUFFLES = {-1: "back", 2: "second"}
+_SHUFFLED = (-1, 2, -2)
 
 
 def laid_out(
@@ -75,10 +75,10 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
     return classes, words
 
 
-def shuffle_of(i: LoopInstr, vec: int) -> str:
-    """How lanes that are strided along loop ``vec`` are one vector in memory, see Note [Lanes in other order]."""
+def shuffle_of(i: LoopInstr, vec: int) -> int:
+    """The stride along loop ``vec``, if its lanes are loaded as vectors, Note [Lanes in other order]; else 0."""
     stride = (i.address or ())[vec + 1]
-    return _SHUFFLES.get(stride, "") if type(stride) is int else ""
+    return stride if type(stride) is int and stride in _SHUFFLED else 0
 
 
 def _is_read(buffer: Any, body: LoopBody) -> bool:

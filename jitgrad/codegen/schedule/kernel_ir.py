@@ -52,7 +52,7 @@ class KernelInstr(NamedTuple):
         srcs: earlier instructions. A reduce_sum of two sources sums their product.
         static: load/store: stride class per dim ("0", "1" contiguous, of the last two dims only, "x" any); a store to
             what the kernel also reads: (classes, "last"), done in the last phase; a load whose lanes lie in other
-            order: (classes, "back" or "second"), Note [Lanes in other order]; gather and ``COMBINING``: (classes,
+            order: (classes, the stride), Note [Lanes in other order]; gather and ``COMBINING``: (classes,
             number of indices); mask: per condition its dim, which sides must be tested ("l", "h", "lh"), and the word
             of its lower bound, after which the upper one stands: equal bounds share their words; iota: classes; const:
             the literal; scalar: is_float; fma: signs; call: (function, the components that are computed together,
