@@ -51,12 +51,12 @@ def isnan(x: Lanes) -> Lanes:
 
 def maximum(x: Lanes, y: Lanes) -> Lanes:
     """The larger; NaN if either is; of two zeros the second, as ``torch.maximum``."""
-    return _extreme(x, y, "or", "smax", "ugt")
+    return _extreme(x, y, "or", "smax", "gt")
 
 
 def minimum(x: Lanes, y: Lanes) -> Lanes:
     """The smaller; NaN if either is; of two zeros the second, as ``torch.minimum``."""
-    return _extreme(x, y, "and", "smin", "ult")
+    return _extreme(x, y, "and", "smin", "lt")
 
 
 def _extreme(x: Lanes, y: Lanes, for_bool: str, for_int: str, for_float: str) -> Lanes:
@@ -64,8 +64,10 @@ def _extreme(x: Lanes, y: Lanes, for_bool: str, for_int: str, for_float: str) ->
         return x.binary(for_bool, y)
     if not x.is_float:
         return x.intrinsic(for_int, y)
-    keep = x.cmp(for_float, y)  # unordered or x wins: x, unless the NaN is y's
-    return select(y.isnan(), y, select(keep, x, y))
+    if y.is_literal:  # unordered or x wins: x, unless the NaN is y's, which is known
+        return select(y.isnan(), y, select(x.cmp("u" + for_float, y), x, y))
+    # what x86's own instruction does: y, unless x wins, or is NaN
+    return select(x.isnan(), x, select(x.cmp("o" + for_float, y), x, y))
 
 
 def absolute(x: Lanes) -> Lanes:

@@ -143,6 +143,11 @@ class Lanes:
     def is_float(self) -> bool:
         return self.scalar in FORMATS
 
+    @property
+    def is_literal(self) -> bool:
+        """Whether its lanes stand in the text."""
+        return not self.reg.startswith("%")
+
     # -- arithmetic
     def __add__(self, other: Lanes | float) -> Lanes:
         return self.binary("fadd" if self.is_float else "add", other)
