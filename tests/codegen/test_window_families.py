@@ -90,3 +90,13 @@ def test_windows_are_planned_once_for_all_extents() -> None:
     after = jg.stats()
     assert after["implicit_products"] > before["implicit_products"]
     assert after["family_programs"] - before["family_programs"] >= 4
+
+
+def test_channels_that_share_sets_of_the_cache_do_so_for_some_extents() -> None:
+    """Channels of whole pages are copied, others may be read in place: both are planned as a family says."""
+    kernel = jg.randn(16, 48, 1, 1)
+    with at_once():
+        for height in (17, 15, 33, 16, 13, 32, 48, 19, 64):
+            x = jg.randn(2, 48, height, 64)
+            wanted = np.einsum("nchw,oc->nohw", x.numpy().astype(np.float64), kernel.numpy()[:, :, 0, 0])
+            np.testing.assert_allclose(F.conv2d(x, kernel).numpy(), wanted, atol=1e-3)

@@ -158,7 +158,7 @@ def _may_stay(product: Product, spec: GemmSpec) -> bool:
     """Whether panels of a product can be read in place, without masks, and should be."""
     if spec.b_unit != "runs" or spec.segments != 1 or not identical(product.n % spec.width, 0):
         return False
-    return not _is_crowded(Product(*plain(product)).b_k, spec.itemsize)
+    return identical(lifted(_is_crowded)(product.b_k, spec.itemsize), False)
 
 
 def _is_right(way: Way, product: Product, spec: GemmSpec, target: Target) -> bool:

@@ -17,6 +17,7 @@ from jitgrad.codegen.llvm.dtype_text import number
 from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, BufferArg, KernelInstr
 from jitgrad.codegen.schedule.loop_body import LoopBody
 from jitgrad.dtypes import FLOATING, int32, int64
+from jitgrad.symbols.advice import identical
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, number_key, whole
 
 __all__ = ["laid_out", "shuffle_of"]
@@ -78,7 +79,7 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
 def shuffle_of(i: LoopInstr, vec: int) -> int:
     """The stride along loop ``vec``, if its lanes are loaded as vectors, Note [Lanes in other order]; else 0."""
     stride = (i.address or ())[vec + 1]
-    return stride if type(stride) is int and stride in _SHUFFLED else 0
+    return next((known for known in _SHUFFLED if identical(stride, known)), 0)
 
 
 def _is_read(buffer: Any, body: LoopBody) -> bool:
