@@ -176,6 +176,8 @@ def test_values_shapes_and_dtypes_are_torchs(name: str, sample: Sample, dtype: A
         tol = 3e-6 if x.dtype.to_real().itemsize == 4 else 1e-13
         if name == "linalg_matrix_exp" and dtype is np.float32:
             tol = 1e-5  # PyTorch sums few terms where the norm is small; ours is computed in float64
+        if name == "linalg_pinv" and dtype is np.float32:
+            tol = 3e-5  # of a matrix that is nearly singular, where LAPACK rounds otherwise from one CPU to the next
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=tol, atol=tol)
 
 
