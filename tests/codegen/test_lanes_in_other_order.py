@@ -10,26 +10,10 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.codegen import link
-from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.nn import functional as F
 
 DTYPES = (np.float32, np.float64, np.float16, np.int8, np.int16, np.int32, np.int64, np.bool_)
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of each kernel that is asked for."""
-    found: list[str] = []
-    plain = link.compile_kernels
-
-    def noted(sources: list[KernelSource]) -> object:
-        found.extend(source.text() for source in sources)
-        return plain(sources)
-
-    monkeypatch.setattr(link, "compile_kernels", noted)
-    return found
 
 
 def _step(x: Any, turns: list[tuple[int, int, int]]) -> Any:

@@ -8,23 +8,7 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.codegen import link
-from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.nn import functional as F
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of each kernel that is asked for."""
-    found: list[str] = []
-    plain = link.compile_kernels
-
-    def noted(sources: list[KernelSource]) -> object:
-        found.extend(source.text() for source in sources)
-        return plain(sources)
-
-    monkeypatch.setattr(link, "compile_kernels", noted)
-    return found
 
 
 def padded(x: np.ndarray, value: float) -> np.ndarray:

@@ -9,7 +9,8 @@ In: ``kernel_ir.KernelInstr``s. Out: instructions in a ``FnBuilder``.
 # Lanes that are strided are loaded one by one, 16 of them in some 20 cycles. Common strides need not be: -1, of what is
 # flipped, is one vector that is turned round; 2, of every second element (pooling, ``x[::2]``, pairs), is every second
 # element of two vectors, loaded under a mask: the element behind the last one may not be there; -2 is both.
-# The stride is part of the text then, though its word is kept for whoever asks what an instruction touches.
+# Such a load's text depends on its stride. The stride is an argument word all the same: ``verify`` computes from the
+# words which bytes an instruction touches.
 """
 
 from __future__ import annotations

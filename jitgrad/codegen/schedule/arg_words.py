@@ -22,7 +22,7 @@ from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted, numb
 
 __all__ = ["laid_out", "shuffle_of"]
 
-_SHUFFLED = (-1, 2, -2)
+_COMMON_STRIDES = (-1, 2, -2)
 
 
 def laid_out(
@@ -71,15 +71,14 @@ def _access_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[An
     if i.op == "gather" or i.op in COMBINING:
         words += [s * size for s in i.extra[1]]
         return (classes, len(i.extra[1])), words
-    if i.op == "load" and shuffle_of(i, dims[-1]):
-        return (classes, shuffle_of(i, dims[-1])), words
-    return classes, words
+    stride = shuffle_of(i, dims[-1]) if i.op == "load" and classes[len(dims) - 1] == "x" else 0
+    return (classes, stride) if stride else classes, words
 
 
 def shuffle_of(i: LoopInstr, vec: int) -> int:
     """The stride along loop ``vec``, if its lanes are loaded as vectors, Note [Lanes in other order]; else 0."""
     stride = (i.address or ())[vec + 1]
-    return next((known for known in _SHUFFLED if identical(stride, known)), 0)
+    return next((known for known in _COMMON_STRIDES if identical(stride, known)), 0)
 
 
 def _is_read(buffer: Any, body: LoopBody) -> bool:

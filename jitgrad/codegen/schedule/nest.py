@@ -103,8 +103,7 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
         for i, count in zip(instrs, shares, strict=True):
             if i.op in ACCESSES:
                 stride = i.address[d + 1]  # type: ignore[index]
-                strided = _SHUFFLED if i.op == "load" and shuffle_of(i, d) else _STRIDED
-                access += count * (1 if stride == 1 else 0.5 if stride == 0 else strided)
+                access += count * (1 if stride == 1 else 0.5 if stride == 0 else _strided_cost(i, d))
         vectors = -(-extents[d] // _LANES)
         across = _ACROSS * reduces / vectors if d in reduced else 0.0
         begin = _BEGIN if extents[d] < _LANES else 0.0
@@ -113,6 +112,10 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
         return ((work + access) * vectors + begin) * _LANES / extents[d] + across, -d
 
     return min(range(len(extents)), key=cost)
+
+
+def _strided_cost(i: LoopInstr, d: int) -> float:
+    return _SHUFFLED if i.op == "load" and shuffle_of(i, d) else _STRIDED
 
 
 def _assemble(

@@ -186,8 +186,8 @@ def _regions_gain(parts: Sequence[Sequence[Axis]], images: int, channels: int, o
     return bool(padded * channels * outs * 100 > _GAIN * (split * channels * outs + more))
 
 
-def images_inside(b: Any, x: Any) -> Any:
-    """A copy of images [N, C, ...] with N as the last dimension: [C, ..., N]."""
+def _images_inside(b: Any, x: Any) -> Any:
+    """Images [N, C, ...] with N as the last dimension, [C, ..., N]: a copy, as products read windows of memory."""
     return b.permute(x, (*range(1, len(x.shape)), 0))
 
 
@@ -198,7 +198,7 @@ def _steps(x: Any) -> Ints:
 
 def region_product(b: Any, weight: Weight, x: Any, axes: Sequence[Axis], groups: int) -> Any:
     """out[n, (g, m), p] = sum over (c, t) of weight[g, m, c, t] * what position p sees of x[n, (g, c)] with tap t."""
-    inside = images_inside(b, x)
+    inside = _images_inside(b, x)
     n, channels, plane = x.shape[0], x.shape[1] // groups, math.prod(inside.shape[1:])
     steps, outs = _steps(inside), weight.outs[0]
 
@@ -262,13 +262,13 @@ def _taps_gain(axes: Sequence[Axis], images: int, channels: int, outs: int) -> b
 
 def tap_products(b: Any, x: Any, g: Any, shape: Ints, axes: Sequence[Axis], groups: int) -> Any:
     """grad[(g, m), c, t] = sum over images and positions p of g[n, (g, m), p] * what p sees of x[n, (g, c)] with t."""
-    xs, gs = images_inside(b, x), images_inside(b, g)
+    xs, gs = _images_inside(b, x), _images_inside(b, g)
     n, outs, channels = x.shape[0], shape[0] // groups, shape[1]
     x_plane, g_plane = (math.prod(v.shape[1:]) for v in (xs, gs))
 
     def part(chosen: Sequence[int]) -> Any:
         seen = [_positions(axis, tap) for axis, tap in zip(axes, chosen, strict=True)]
-        if any(type(count) is int and count == 0 for _, count in seen):
+        if any(type(count) is int and count == 0 for _, count in seen):  # all that the tap sees is padding
             return b.const(0.0, x.dtype, (1, *shape[:2]))
         each = list(zip(axes, chosen, seen, _steps(xs), _steps(gs), strict=True))
         at = sum((axis.at + first * axis.step + tap * axis.tap_step) * s for axis, tap, (first, _), s, _ in each)
