@@ -3,8 +3,9 @@
 Owns: going through time, layers and directions. What one step computes is in ``recurrent_cells.py``.
 Must not know: how sequences are packed (``utils/rnn.py``).
 
-The loops over time are Python: a compiled step unrolls them, and every length is its own branch of the trie. In eager
-mode the steps of a layer are one node of the graph, Note [Layers as nodes].
+The steps of a layer are one operation, Note [Layers as operations]. Where they are not - packed sequences of several
+lengths, projections - the loop over time is Python: a compiled step unrolls it, and every length is its own branch of
+the trie.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jitgrad.nn.containers import check_num_layers
 from jitgrad.nn.module import Module
 from jitgrad.nn.parameter import Parameter
 from jitgrad.nn.recurrent_cells import STEPS, GRUCell, LSTMCell, RNNCell, RNNCellBase, Step, reset_recurrent
-from jitgrad.nn.recurrent_layer import is_one_node, run_as_node
+from jitgrad.nn.recurrent_layer import is_one_operation, run_as_operation
 from jitgrad.nn.utils.rnn import PackedSequence
 from jitgrad.state import state as thread
 from jitgrad.tensor import Tensor
@@ -171,7 +172,7 @@ class RNNBase(Module):
     def _run_layers(self, rows: Any, sizes: list[int], state: State) -> tuple[list[Any], State]:
         """Outputs, and the states of all layers and directions at their ends.
 
-        The outputs are a list of each step's rows, or of the rows of all steps, where a layer was one node.
+        The outputs are a list of each step's rows, or of the rows of all steps, where a layer was one operation.
 
         Args:
             rows: the inputs of all steps, (rows, input_size), step after step: a layer multiplies them by its weight
@@ -191,8 +192,8 @@ class RNNBase(Module):
                 index = layer * directions + is_back
                 w_input, w_hidden, b_input, b_hidden, *projection = self._weights(index)
                 gates, weights = F.linear(rows, w_input, b_input), (w_hidden, b_hidden, *projection)
-                if is_one_node(self.mode, gates, starts[index], weights, sizes):
-                    whole, end = run_as_node(self.mode, gates, starts[index], weights, is_back)
+                if is_one_operation(gates, starts[index], weights, sizes):
+                    whole, end = run_as_operation(self.mode, gates, starts[index], weights, is_back)
                     found = [whole]
                 else:
                     parts = gates.split(sizes[0] if sizes[0] == sizes[-1] > 0 else sizes)
@@ -283,7 +284,7 @@ def _sequence(steps: Sequence[Any], count: int, time: int) -> Any:
 
 
 def _side_by_side(outputs: Sequence[Sequence[Any]], sizes: Sequence[int]) -> list[Any]:
-    """Both directions' outputs; one that was one node goes with one that was not by its steps."""
+    """Both directions' outputs; one that was one operation goes with one that was not by its steps."""
     if len(outputs[0]) != len(outputs[1]):
         outputs = [found[0].split(sizes) if len(found) == 1 else found for found in outputs]
     return [cat(both, -1) for both in zip(*outputs, strict=True)]

@@ -42,7 +42,9 @@ _LATE = {
     "adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d avg_pool_backward max_pool1d max_pool2d max_pool3d "
     "max_pool_backward max_pool_read max_unpool2d max_unpool3d",
     "linalg.vector_products": "linalg_cross",
-    "layers.recurrent_cells": "_gru_cell _gru_cell_backward _lstm_cell _lstm_cell_backward",
+    "layers.recurrent_cells": "_gru_cell _lstm_cell",
+    "layers.recurrent_layers": "_gru_layer _gru_layer_backward _lstm_layer _lstm_layer_backward _rnn_relu_layer "
+    "_rnn_relu_layer_backward _rnn_tanh_layer _rnn_tanh_layer_backward",
     "windows.sliding_blocks": "col2im im2col",
     "reductions.scans": "cummax cummin cumprod logcumsumexp",
     "windows.upsampling": "upsample_backward upsample_bicubic2d upsample_bilinear2d upsample_linear1d "

@@ -18,7 +18,7 @@ from jitgrad.codegen.primitives.simplify import const_of, topological
 from jitgrad.codegen.scalars import array_loop
 from jitgrad.dtypes import INTEGER, bool_, from_numpy_dtype
 from jitgrad.ops.aval import make_aval
-from jitgrad.ops.table import Op
+from jitgrad.ops.table import OPS, Op
 from jitgrad.tracer.recording.graph import Instr, RuntimeScalar, Segment
 from tests.codegen.matrix_parts import matrix_parts
 
@@ -88,9 +88,19 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         **{op: partial(_scanned, v, args) for op in SCANS},
         **{op: partial(_sorted, v, args) for op in SORTS},
         "matrix": lambda: matrix_parts(p[0], p[1], args)[p[2]],
+        "recurrent": lambda: _recurrent(p[0], p[1], wide)[p[2]],
         "cat": lambda: np.concatenate(args, axis=p),
     }
     return simple[op]()
+
+
+def _recurrent(kind: str, is_back: bool, args: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The results of a layer's NumPy rule; of a forward without the states at the end."""
+    layer, _, is_backward = kind.partition("_")
+    name = f"_{layer if layer in ('lstm', 'gru') else 'rnn_' + layer}_layer"
+    found: tuple[np.ndarray, ...] = OPS[name + "_backward" * bool(is_backward)].numpy(*args, is_back)
+    ends = 0 if is_backward else 2 if layer == "lstm" else 1
+    return found[:1] + found[1 + ends :]
 
 
 def _indices(start: int, step: int, count: int) -> np.ndarray | slice:

@@ -188,9 +188,7 @@ def test_a_packed_bidirectional_step(mode: Any, kind: str) -> None:
     np.testing.assert_allclose(losses(mode.wrap), losses(lambda step: step), rtol=1e-5)
 
 
-def test_a_step_of_a_layer_is_recorded_in_two_operations(mode: Mode) -> None:
-    """The products of all inputs are one, and what follows a step's own product is one operation."""
-
+def test_a_layer_is_recorded_and_launched_as_one_operation_however_long_the_sequence(mode: Mode) -> None:
     class Unused(jitgrad.Tensor):
         """A class that overrides functions changes nothing for plain tensors."""
 
@@ -198,14 +196,49 @@ def test_a_step_of_a_layer_is_recorded_in_two_operations(mode: Mode) -> None:
         def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             raise AssertionError("no tensor is of this class")
 
-    steps, kinds = 40, {"LSTM": 2, "GRU": 2, "RNN": 3}
-    for kind, count in kinds.items():
-        module = getattr(jitgrad.nn, kind)(6, 5)
-        x = jitgrad.randn(steps, 2, 6)
-        with events.count("hits") as hits, events.count("misses") as misses:
-            mode.run(lambda m, x: m(x)[0], lambda module=module, x=x: (module, x))
-        calls = {"eager": 0, "cold": 1, "warm": 3}[mode.name]
-        assert hits() + misses() <= calls * (count * steps + 20)
+    counts = []
+    for kind, steps in itertools.product(("LSTM", "GRU", "RNN"), (4, 40)):
+        module, x = getattr(jitgrad.nn, kind)(6, 5), jitgrad.randn(steps, 2, 6)
+        names = ("hits", "misses", "launches", "fallbacks")
+        before = jitgrad.stats()
+        mode.run(lambda m, x: m(x)[0].sum().backward(), lambda module=module, x=x: (module, x))
+        counts.append([jitgrad.stats()[name] - before[name] for name in names])
+    for short, long in zip(counts[::2], counts[1::2], strict=True):
+        assert short == long and not short[-1]
+    if mode.name == "warm":
+        assert max(launches for *_, launches, _ in counts) <= 3 * 16
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_sequences_of_ever_other_lengths_are_one_path(kind: str) -> None:
+    """After some lengths were recorded, a new one fills in numbers: it plans nothing."""
+    torch = pytest.importorskip("torch")
+
+    def trained(xp: Any, wrap: Any) -> list[Any]:
+        xp.manual_seed(0)
+        m = getattr(xp.nn, kind)(3, 20, 2, batch_first=True, bidirectional=True)
+        optimizer = xp.optim.SGD(m.parameters(), 0.05)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = m(x)[0].square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        call, losses, plans = wrap(step), [], []
+        for n in (9, 30, 14, 22, 5, 27, 11, 18, 2, 33, 25, 7):
+            with events.count("plans") as made:
+                losses.append(call(xp.ones(2, n, 3) * 0.1 * n).item())
+            plans.append(made())
+        return [losses, [p.detach().numpy() for p in m.parameters()], plans]
+
+    losses, parameters, plans = trained(jitgrad, jitgrad.compile)
+    expected, theirs, _ = trained(torch, lambda step: step)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for got, want in zip(parameters, theirs, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert sum(plans[6:]) == 0
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -230,23 +263,27 @@ def test_cells_in_every_mode(kind: str, mode: Mode) -> None:
         np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=2e-4, atol=1e-5)
 
 
-def wide_layer(xp: Any, m: Any, x: Any) -> list[Any]:
-    """Outputs and gradients of a layer whose weights are laid out for the products of all steps."""
-    out = m(x)[0]
+def wide_cell(xp: Any, cell: Any, x: Any) -> list[Any]:
+    """Outputs and gradients of a loop over a cell, whose weights are laid out for the products of all steps."""
+    state, outputs = None, []
+    for part in x.unbind(0):
+        state = cell(part, state)
+        outputs.append(state[0] if isinstance(state, tuple) else state)
+    out = xp.stack(outputs)
     (out * out).sum().backward()
-    return [out, x.grad, *(p.grad for p in m.parameters())]
+    return [out, x.grad, *(p.grad for p in cell.parameters())]
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_weights_of_states_are_laid_out_once(kind: str, mode: Mode) -> None:
     def given(xp: Any) -> tuple[Any, ...]:
         xp.manual_seed(3)
-        return getattr(xp.nn, kind)(8, 96), xp.randn(6, 7, 8, requires_grad=True)
+        return getattr(xp.nn, kind + "Cell")(8, 96), xp.randn(6, 7, 8, requires_grad=True)
 
     torch = pytest.importorskip("torch")
-    expected = wide_layer(torch, *given(torch))
+    expected = wide_cell(torch, *given(torch))
     with events.count("shared_panels") as shared:
-        found = mode.run(partial(wide_layer, jitgrad), lambda: given(jitgrad))
+        found = mode.run(partial(wide_cell, jitgrad), lambda: given(jitgrad))
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-3, atol=1e-4)
     if mode.name == "warm":
@@ -339,4 +376,4 @@ def test_hooks_see_what_a_layer_saves(kind: str) -> None:
 
     with jitgrad.autograd.graph.saved_tensors_hooks(pack, jitgrad.from_numpy):
         assert gradients() == plain
-    assert len([shape for shape in packed if shape[0] == 2]) >= 6
+    assert len([shape for shape in packed if shape[0] == 6]) >= {"LSTM": 3, "GRU": 3, "RNN": 1}[kind]

@@ -17,6 +17,7 @@ from jitgrad.elementwise.evaluation import Family
 from jitgrad.ops.aval import make_aval
 from jitgrad.ops.pointwise.elementwise import MAX_OPERANDS, op_name
 from jitgrad.ops.windows.window_ranges import parts, sliding
+from tests.ops.recurrent_specs import recurrent_samples
 
 __all__ = ["NO_DERIVATIVE", "ONE_DERIVATIVE", "SPECS", "Sample"]
 
@@ -82,40 +83,6 @@ def _gru_cell(t: Any, x: Any, hidden: Any, h: Any) -> Any:
     r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
     n = (n + r * n_h).tanh()
     return n + z * (h - n), t.cat([r, z, n], -1)
-
-
-def _with_gradients(function: Callable[..., Any], t: Any, grads: Any, inputs: Any) -> Any:
-    """The gradients of the inputs, from gradients of the outputs but the last."""
-    xs = [x.detach().requires_grad_() for x in inputs]
-    outs = function(t, *xs)[:-1]
-    return t.autograd.grad(outs, xs, grads)
-
-
-def _lstm_cell_backward(t: Any, g: Any, more: Any, grad_c: Any, c: Any, new_c: Any, gates: Any) -> Any:
-    parts = gates.chunk(4, -1)
-    x = t.cat([part.atanh() if part is parts[2] else part.logit() for part in parts], -1)
-    _, of_gates, of_c = _with_gradients(_lstm_cell, t, (g + more, grad_c), (x, t.zeros_like(x), c))
-    return of_gates, of_c
-
-
-def _gru_cell_backward(t: Any, g: Any, more: Any, hidden: Any, h: Any, gates: Any) -> Any:
-    r, z, n = gates.chunk(3, -1)
-    r_h, z_h, n_h = hidden.chunk(3, -1)
-    x = t.cat([r.logit() - r_h, z.logit() - z_h, n.atanh() - r * n_h], -1)
-    return _with_gradients(_gru_cell, t, (g + more,), (x, hidden, h))
-
-
-def _lstm_backward_inputs(*batch: int) -> tuple[Any, ...]:
-    """Values that belong together: the gates decide the new state."""
-    g, more, grad_c, c, gates = (f(*batch, n) for n in (3, 3, 3, 3, 12))
-    i, forget, z, o = np.split(gates, 4, -1)
-    i, forget, z, o = (np.tanh(x) if x is z else 1 / (1 + np.exp(-x)) for x in (i, forget, z, o))
-    return g, more, grad_c, c, forget * c + i * z, np.concatenate([i, forget, z, o], -1)
-
-
-def _gru_backward_inputs(*batch: int) -> tuple[Any, ...]:
-    g, more, hidden, h, gates = (f(*batch, n) for n in (3, 3, 9, 3, 9))
-    return g, more, hidden, h, np.concatenate([1 / (1 + np.exp(-gates[..., :6])), np.tanh(gates[..., 6:])], -1)
 
 
 def _positive_definite(*shape: int) -> Any:
@@ -1178,11 +1145,11 @@ def _fourier() -> dict[str, list[Sample]]:
     }  # fmt: skip
 
 
-def _cells_backward() -> dict[str, list[Sample]]:
-    return {
-        "_lstm_cell_backward": [Sample(_lstm_backward_inputs(*batch), (), _lstm_cell_backward) for batch in ((2,), ())],
-        "_gru_cell_backward": [Sample(_gru_backward_inputs(*batch), (), _gru_cell_backward) for batch in ((2,), ())],
-    }
+def _recurrent() -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for name, *of in recurrent_samples():
+        found.setdefault(name, []).append(Sample(*of))
+    return found
 
 
 SPECS: dict[str, list[Sample]] = {
@@ -1205,6 +1172,6 @@ SPECS: dict[str, list[Sample]] = {
     **_complex_numbers(),
     **_elementwise(),
     **_fourier(),
-    **_cells_backward(),
     **_channel_norms(),
+    **_recurrent(),
 }

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCANS, SCATTERS, SORTS, Value
+from jitgrad.codegen.primitives.layers import recurrent_results
 from jitgrad.codegen.primitives.matrices import matrix_results
-from jitgrad.dtypes import INTEGER, bool_, float64, int64
+from jitgrad.dtypes import INTEGER, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
 
 __all__ = ["check_values"]
@@ -193,6 +194,14 @@ def _matrix(v: Value) -> None:
     _is(v, *matrix_results(kind, [x.shape for x in v.srcs], v.srcs[0].dtype, flags)[part])
 
 
+def _recurrent(v: Value) -> None:
+    kind, _, part = v.params
+    first = v.srcs[0]
+    _require(all(x.dtype is first.dtype in (float32, float64) for x in v.srcs), "takes float32 or float64")
+    _require(0 not in first.shape, "takes nothing empty")
+    _is(v, *recurrent_results(kind, [x.shape for x in v.srcs], first.dtype)[part])
+
+
 def _matmul(v: Value) -> None:
     x, y = v.srcs
     _require(len(x.shape) == len(y.shape) == 3 and x.dtype is y.dtype, "takes two batches of matrices of one dtype")
@@ -269,6 +278,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
     **dict.fromkeys(SCANS, _scan),
     **dict.fromkeys(SORTS, _sort),
     "matrix": _matrix,
+    "recurrent": _recurrent,
     "matmul": _matmul,
     "gather": _gather,
     "check": _check,

@@ -72,11 +72,15 @@ class RowBuilder(FnBuilder):
 
     @contextmanager
     def shared(self, count: str) -> Iterator[str]:
-        """The unit's part of ``count`` items."""
+        """The unit's part of ``count`` items, one by one."""
+        with self.loop(*self.part(count)) as item:
+            yield item
+
+    def part(self, count: str) -> tuple[str, str]:
+        """The unit's part of ``count`` items: (its first one, one past its last)."""
         first = self.op(f"sdiv i64 {self.op(f'mul i64 {count}, %unit')}, %units")
         following = self.op(f"mul i64 {count}, {self.op('add i64 %unit, 1')}")
-        with self.loop(first, self.op(f"sdiv i64 {following}, %units")) as item:
-            yield item
+        return first, self.op(f"sdiv i64 {following}, %units")
 
     @contextmanager
     def rows(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Primitives that walk rows, and those of matrices, become routines: rewrite rules.
+"""Primitives that walk rows or steps, and those of matrices, become routines: rewrite rules.
 
 Owns: ``WALKS``.
 Must not know: the routines' texts.
@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import SCANS, SORTS, Builder, Value
+from jitgrad.codegen.primitives.layers import GATES, recurrent_results
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.primitives.simplify import Rule
 from jitgrad.codegen.routines.factors import FACTORS
 from jitgrad.codegen.routines.indefinite import INDEFINITE
 from jitgrad.codegen.routines.matrices import LAYOUTS, matrix_call
+from jitgrad.codegen.routines.recurrent import panel_lanes, recurrent_call
 from jitgrad.codegen.routines.reflections import REFLECTIONS
 from jitgrad.codegen.routines.rows import RowBuilder
 from jitgrad.codegen.routines.scans import scan_call
@@ -102,8 +104,40 @@ def _matrix(b: Builder, v: Value) -> Value | None:
     return _turned(b, b.reshape(made, (*v.shape[:-2], n, m)))
 
 
+def _panels(b: Builder, weight: Value, gates: int) -> Value:
+    """A layer's weight [gates * H, H] as panels, Note [Layers as routines]; ``gates`` 0: as its backward reads it."""
+    lanes, (width, hidden) = panel_lanes(weight.dtype), weight.shape
+    blocks = -(-hidden // lanes)
+    if not gates:
+        padded = b.pad(weight, (0, 0), (0, blocks * lanes - hidden))
+        return b.permute(b.reshape(padded, (width, blocks, lanes)), (1, 0, 2))
+    padded = b.pad(b.reshape(weight, (gates, hidden, hidden)), (0, 0, 0), (0, blocks * lanes - hidden, 0))
+    turned = b.permute(b.reshape(padded, (gates, blocks, lanes, hidden)), (0, 1, 3, 2))
+    return b.reshape(turned, (gates * blocks, hidden, lanes))
+
+
+def _steps_of(b: Builder, x: Value) -> Value:
+    """[steps, rows, width], of a state or a bias one step."""
+    return b.reshape(x, (*[1] * (3 - len(x.shape)), *x.shape))
+
+
+def _recurrent(b: Builder, v: Value) -> Value | None:
+    kind, is_back, part = v.params
+    layer, _, is_backward = kind.partition("_")
+    where = len(v.srcs) - 1 if is_backward else 1
+    operands = [
+        _panels(b, x, 0 if is_backward else GATES[layer]) if nr == where else _steps_of(b, x)
+        for nr, x in enumerate(v.srcs)
+    ]
+    results = recurrent_results(kind, [x.shape for x in v.srcs], v.dtype)
+    shapes = [(*[1] * (3 - len(shape)), *shape) for shape, _ in results]
+    call = recurrent_call(kind, is_back, v.dtype, tuple([x.shape for x in operands]), tuple(shapes))
+    return b.reshape(b.routine(call, operands)[part], v.shape)
+
+
 WALKS: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(SCANS, (Rule("walk of rows", _scan),)),
     **dict.fromkeys(SORTS, (Rule("rows in order", _sort),)),
     "matrix": (Rule("matrices one by one", _matrix),),
+    "recurrent": (Rule("a layer's steps", _recurrent),),
 }

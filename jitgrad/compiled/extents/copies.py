@@ -208,6 +208,8 @@ class PathFamily:
         return self._places[id(aval)]
 
     def _instr(self, i: Instr) -> InstrCopy:
+        if id(i) not in self._instr_places:  # of an operation before the paths part: the same for all of them
+            return InstrCopy(i, True, -1, -1, self._instr_places.setdefault(id(i), len(self._instr_places)), (), ())
         params, operands = (self._param_places.get(id(given), -1) for given in (i.params, i.inputs))
         avals, inputs = [self._place(a) for a in i.avals], [self._place(a) for a in i.input_avals]
         is_known = params < 0 and operands < 0 and all([not n or self._table[n] is not None for n in (*avals, *inputs)])
