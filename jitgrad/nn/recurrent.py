@@ -149,6 +149,8 @@ class RNNBase(Module):
         state = self._start(input, input.shape[batch]) if given is None else given
         self._check_sizes(input, 3, state, input.shape[batch])
         time = 1 - batch
+        if not input.shape[time]:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         rows = (input if time == 0 else input.transpose(0, 1)).flatten(0, 1)
         steps, last = self._run_layers(rows, [input.shape[batch]] * input.shape[time], state)
         output = _sequence(steps, input.shape[time], time)

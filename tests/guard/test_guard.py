@@ -76,8 +76,8 @@ def test_cases_change_extents_and_keep_the_domain() -> None:
 
 
 FOUND = (
-    ("_gru_layer_backward", 0, ((9, 17),), "gates that are not three times as wide as the state"),
-    ("_lstm_layer_backward", 0, ((12, 5),), "gates that are not four times as wide as the state"),
+    ("_gru_layer_backward", 0, ((3, 4),), "a weight that has no three gates per hidden unit"),
+    ("_lstm_layer_backward", 0, ((3, 4),), "a weight that has no four gates per hidden unit"),
     ("nll_loss", 3, ((5, 0),), "a table without rows"),
     ("clamp_tensor", 0, ((3, 0), (4, 0)), "a unit of work of a kernel that stores nothing"),
     ("index4", 0, ((4, 6),), "a gradient that counted once for six equal indices"),

@@ -54,7 +54,9 @@ def panel_lanes(dtype: DType) -> int:
 
 def _tiles(dtype: DType, target: Target) -> StepProducts:
     scalar = "float" if dtype.itemsize == 4 else "double"
-    rows, panels = (6, PANELS) if target.width == 16 else (3, 2) if target.width == 8 else (2, 1)
+    registers = max(1, PANEL_NBYTES // (4 * target.width))  # of a panel's row
+    at_once = max(1, 6 * PANELS * target.registers // (32 * registers))  # rows times panels; the rest is for operands
+    rows, panels = (6, PANELS) if registers == 1 else (min(6, at_once), 1)
     return StepProducts(scalar, panel_lanes(dtype), rows, panels)
 
 

@@ -42,6 +42,8 @@ def _checked(name: str, gates: Aval, weight: Aval, bias: Aval, states: Sequence[
     if not fits or any(x.shape != (gates.shape[1], hidden) for x in states):
         shapes = [list(x.shape) for x in (gates, weight, bias, *states)]
         raise RuntimeError(f"{name}: gates, weight, bias and states do not go together, got {shapes}")
+    if not gates.shape[0]:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     dtypes = {x.dtype for x in (gates, weight, bias, *states)}
     if len(dtypes) > 1 or gates.dtype.category is not FLOATING:
         raise RuntimeError(f"{name}: all operands must be of one floating dtype, got {sorted(map(str, dtypes))}")
@@ -69,14 +71,16 @@ def _layer_aval(name: str, count: int, states: int, saved: Sequence[int]) -> For
     return aval
 
 
-def _check_backward(name: str, wide: Sequence[Aval], outputs: Sequence[Aval], states: Sequence[Aval], w: Aval) -> None:
-    """As ``_checked``. ``wide``: arrays of all gates."""
+def _check_backward(
+    name: str, count: int, wide: Sequence[Aval], outputs: Sequence[Aval], states: Sequence[Aval], w: Aval
+) -> None:
+    """As ``_checked``. ``count``: gates per hidden unit; ``wide``: arrays of all gates."""
     first = outputs[0]
     hidden = first.shape[2] if first.ndim == 3 else -1
-    width = w.shape[0] if w.ndim == 2 and w.shape[1] == hidden else -1
     fits = (
-        all(x.shape == first.shape for x in outputs)
-        and all(x.shape == (*first.shape[:2], width) for x in wide)
+        w.shape == (count * hidden, hidden)
+        and all(x.shape == first.shape for x in outputs)
+        and all(x.shape == (*first.shape[:2], count * hidden) for x in wide)
         and all(x.shape == (first.shape[1], hidden) for x in states)
     )
     if not fits:
@@ -202,7 +206,7 @@ define(
 def _lstm_layer_backward_aval(
     grad: Aval, of_h: Aval, of_c: Aval, c: Aval, cells: Aval, activated: Aval, weight: Aval, is_back: bool
 ) -> tuple[Aval, ...]:
-    _check_backward("_lstm_layer_backward", (activated,), (grad, cells), (of_h, of_c, c), weight)
+    _check_backward("_lstm_layer_backward", LSTM_GATES, (activated,), (grad, cells), (of_h, of_c, c), weight)
     state = make_aval(c.shape, c.dtype)
     return make_aval(activated.shape, activated.dtype), state, state
 
@@ -298,7 +302,7 @@ define(
 def _gru_layer_backward_aval(
     grad: Aval, of_h: Aval, h: Aval, outputs: Aval, activated: Aval, new: Aval, weight: Aval, is_back: bool
 ) -> tuple[Aval, ...]:
-    _check_backward("_gru_layer_backward", (activated,), (grad, outputs, new), (of_h, h), weight)
+    _check_backward("_gru_layer_backward", GRU_GATES, (activated,), (grad, outputs, new), (of_h, h), weight)
     of_gates = make_aval(activated.shape, activated.dtype)
     return of_gates, of_gates, make_aval(h.shape, h.dtype)
 
@@ -385,7 +389,7 @@ def _define_plain(kind: str, activation: Callable[[Any], Any], np_through: Calla
     )
 
     def backward_aval(grad: Aval, of_h: Aval, outputs: Aval, weight: Aval, is_back: bool) -> tuple[Aval, ...]:
-        _check_backward(backward_name, (), (grad, outputs), (of_h,), weight)
+        _check_backward(backward_name, 1, (), (grad, outputs), (of_h,), weight)
         return make_aval(outputs.shape, outputs.dtype), make_aval(of_h.shape, of_h.dtype)
 
     def backward_numpy(grad: Any, of_h: Any, outputs: Any, weight: Any, is_back: bool) -> tuple[Any, Any]:
