@@ -26,6 +26,7 @@ class Handler:
     Attributes:
         tid: tensors whose ``_tid`` it is are values of this handler; its negative: views that must be looked at afresh.
         is_hot: native hits may answer in its place, Note [Native hits].
+        reinterprets: operations mean something else, as derivatives' or batches' (``transforms``).
         stays_on_thread: the engine runs all nodes of a backward on this thread, also those of devices.
     """
 
@@ -33,6 +34,7 @@ class Handler:
 
     tid: int
     is_hot: ClassVar[bool] = False
+    reinterprets: ClassVar[bool] = False
     stays_on_thread: ClassVar[bool] = False
 
     def refuse(self, what: str) -> NoReturn:

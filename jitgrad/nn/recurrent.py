@@ -152,7 +152,7 @@ class RNNBase(Module):
         if not input.shape[time]:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         rows = (input if time == 0 else input.transpose(0, 1)).flatten(0, 1)
-        steps, last = self._run_layers(rows, [input.shape[batch]] * input.shape[time], state)
+        steps, last = self._run_layers(rows, [input.shape[batch]] * input.shape[time], state, None)
         output = _sequence(steps, input.shape[time], time)
         if is_single:
             return output.squeeze(batch), tuple(part.squeeze(1) for part in last)
@@ -166,12 +166,14 @@ class RNNBase(Module):
         else:
             state = given if order is None else tuple(part.index_select(1, order) for part in given)
         self._check_sizes(data, 2, state, sizes[0])
-        steps, last = self._run_layers(data, sizes, state)
+        steps, last = self._run_layers(data, sizes, state, batch_sizes)
         if back is not None:
             last = tuple(part.index_select(1, back) for part in last)
         return PackedSequence(_rows(steps), batch_sizes, order, back), last
 
-    def _run_layers(self, rows: Any, sizes: list[int], state: State) -> tuple[list[Any], State]:
+    def _run_layers(
+        self, rows: Any, sizes: list[int], state: State, batch_sizes: Any
+    ) -> tuple[list[Any], State]:
         """Outputs, and the states of all layers and directions at their ends.
 
         The outputs are a list of each step's rows, or of the rows of all steps, where a layer was one operation.
@@ -181,6 +183,7 @@ class RNNBase(Module):
                 in one product.
             sizes: how many rows each step has.
             state: to begin with.
+            batch_sizes: of packed sequences, ``sizes`` as a tensor; else None.
         """
         directions = 2 if self.bidirectional else 1
         starts = list(zip(*(part.unbind(0) for part in state), strict=True))
@@ -195,7 +198,7 @@ class RNNBase(Module):
                 w_input, w_hidden, b_input, b_hidden, *projection = self._weights(index)
                 gates, weights = F.linear(rows, w_input, b_input), (w_hidden, b_hidden, *projection)
                 if is_one_operation(gates, starts[index], weights, sizes):
-                    whole, end = run_as_operation(self.mode, gates, starts[index], weights, is_back)
+                    whole, end = run_as_operation(self.mode, gates, starts[index], weights, is_back, batch_sizes)
                     found = [whole]
                 else:
                     parts = gates.split(sizes[0] if sizes[0] == sizes[-1] > 0 else sizes)

@@ -43,8 +43,12 @@ _LATE = {
     "max_pool_backward max_pool_read max_unpool2d max_unpool3d",
     "linalg.vector_products": "linalg_cross",
     "layers.recurrent_cells": "_gru_cell _lstm_cell",
-    "layers.recurrent_layers": "_gru_layer _gru_layer_backward _lstm_layer _lstm_layer_backward _rnn_relu_layer "
-    "_rnn_relu_layer_backward _rnn_tanh_layer _rnn_tanh_layer_backward",
+    "layers.recurrent_layers": " ".join(
+        f"_{kind}_layer{packed}{backward}"
+        for kind in ("gru", "lstm", "rnn_relu", "rnn_tanh")
+        for packed in ("", "_packed")
+        for backward in ("", "_backward")
+    ),
     "windows.sliding_blocks": "col2im im2col",
     "reductions.scans": "cummax cummin cumprod logcumsumexp",
     "windows.upsampling": "upsample_backward upsample_bicubic2d upsample_bilinear2d upsample_linear1d "

@@ -41,6 +41,7 @@ class Level(ForwardingHandler):
         base_tid: the stamp of the compiled step at the bottom.
     """
 
+    reinterprets = True
     stays_on_thread = True
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ In: calls from ``ops`` lowerings. Out: a graph of ``Value``.
 # sort        (dim, is_descending, count): the first elements in order; argsort: their positions (int64). Equal ones
 #             keep their order; a NaN is larger than all numbers
 # matrix      (kind, flags, number of the result): factors and systems of small matrices, see ``matrices.py``
-# recurrent   (kind, is_back, number of the result): a recurrent layer over all steps, see ``layers.py``
+# recurrent   (LayerForm, number of the result): a recurrent layer over all steps, see ``layers.py``
 # matmul      [B, M, K] x [B, K, N]; Builder.matmul canonicalises rank and batch
 # gather      x[idx0, idx1, ...] over the leading dims of x: shape = idx shape + rest of x; negative indices wrap
 # check       (extent): an index, clamped; where it was outside, the program reports an error
@@ -42,7 +42,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from jitgrad.codegen.primitives.layers import recurrent_results
+from jitgrad.codegen.primitives.layers import LayerForm
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
 from jitgrad.dtypes import DType, bool_, float32, float64, int64
@@ -334,11 +334,13 @@ class Builder:
         srcs = tuple(operands)
         return tuple([self.make("matrix", srcs, (kind, flags, nr), *of) for nr, of in enumerate(results)])
 
-    def recurrent(self, kind: str, operands: Sequence[Value], is_back: bool) -> tuple[Value, ...]:
+    def recurrent(
+        self, layer: str, operands: Sequence[Value], is_back: bool, is_backward: bool = False, is_packed: bool = False
+    ) -> tuple[Value, ...]:
         """All results of a recurrent layer, or of its backward, see ``layers.py``."""
-        results = recurrent_results(kind, [x.shape for x in operands], operands[0].dtype)
-        srcs = tuple(operands)
-        return tuple([self.make("recurrent", srcs, (kind, is_back, nr), *of) for nr, of in enumerate(results)])
+        form = LayerForm(layer, is_backward, is_packed, is_back)
+        results = form.results([x.shape for x in operands], operands[0].dtype)
+        return tuple([self.make("recurrent", tuple(operands), (form, nr), *of) for nr, of in enumerate(results)])
 
     # the rest
     def copy(self, x: Value) -> Value:

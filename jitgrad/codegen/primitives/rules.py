@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import COMPARISONS, POINTWISE, SCANS, SCATTERS, SORTS, Value
-from jitgrad.codegen.primitives.layers import recurrent_results
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.dtypes import INTEGER, bool_, float32, float64, int64
 from jitgrad.ops.aval import Aval
@@ -195,11 +194,14 @@ def _matrix(v: Value) -> None:
 
 
 def _recurrent(v: Value) -> None:
-    kind, _, part = v.params
-    first = v.srcs[0]
-    _require(all(x.dtype is first.dtype in (float32, float64) for x in v.srcs), "takes float32 or float64")
-    _require(0 not in first.shape, "takes nothing empty")
-    _is(v, *recurrent_results(kind, [x.shape for x in v.srcs], first.dtype)[part])
+    form, part = v.params
+    *floats, last = v.srcs if form.is_packed else (*v.srcs, v.srcs[0])
+    first = floats[0]
+    _require(len(v.srcs) == form.operands, "another number of operands")
+    _require(all(x.dtype is first.dtype for x in floats) and first.dtype in (float32, float64), "takes floats")
+    _require(not form.is_packed or last.dtype is int64, "numbers of rows are int64")
+    _require(all(0 not in x.shape for x in v.srcs), "takes nothing empty")
+    _is(v, *form.results([x.shape for x in v.srcs], first.dtype)[part])
 
 
 def _matmul(v: Value) -> None:

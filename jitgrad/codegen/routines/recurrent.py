@@ -20,19 +20,21 @@ Must not know: layers of a network, directions of more than one, derivatives' fo
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitgrad.codegen.llvm.target import Target, host_target
-from jitgrad.codegen.primitives.layers import GATES
+from jitgrad.codegen.primitives.layers import GATES, LayerForm
 from jitgrad.codegen.routines.recurrent_tiles import PANEL_NBYTES, PANELS, StepProducts
 from jitgrad.codegen.routines.routine import ArrayRoutine, RoutineCall, RoutineParam
 from jitgrad.codegen.routines.rows import MAX_UNITS, UNIT_NS, RowBuilder
 from jitgrad.codegen.vmath.core import Lanes, select
 from jitgrad.codegen.vmath.exp import sigmoid, tanh
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,101 +62,191 @@ def _tiles(dtype: DType, target: Target) -> StepProducts:
     return StepProducts(scalar, panel_lanes(dtype), rows, panels)
 
 
+class _Turn(NamedTuple):
+    """What is done at a step.
+
+    Attributes:
+        start: the place of the step's first row among all rows.
+        before: that of the step before.
+        count: how many rows the step has.
+        known: how many of them were there at the step before; the others begin here.
+        following: how many of them go on at the next step, in the layer's order.
+    """
+
+    start: str
+    before: str
+    count: str
+    known: str
+    following: str
+
+
+class _Rows(NamedTuple):
+    """The unit's rows at a step that come from one place.
+
+    Attributes:
+        turn: the step.
+        first, last: the rows.
+        at: the place of row 0 of the states before, among the rows of ``is_later`` array.
+        is_later: whether the states before are results, not those to begin with.
+    """
+
+    turn: _Turn
+    first: str
+    last: str
+    at: str
+    is_later: str
+
+
 class _Text:
     """The text of a routine in the making.
 
     Attributes:
         b: prints it.
         tiles: the products.
-        is_back: whether the layer goes from the last step to the first.
+        form: which layer.
+        gates: of a hidden unit, that a product's panels are of.
         hidden: how many hidden units there are.
         blocks: panels of so many columns.
         sums: where the sums of a product are.
+        steps: how many there are.
         first, last: the unit's rows.
+        total: rows of a state.
+        counts: of a packed form, the array of the rows of each step.
     """
 
-    def __init__(self, b: RowBuilder, tiles: StepProducts, is_back: bool, gates: int, hidden: str) -> None:
-        self.b, self.tiles, self.is_back, self.gates, self.hidden = b, tiles, is_back, gates, hidden
-        self.blocks = b.op(f"sdiv i64 {b.op(f'add i64 {hidden}, {tiles.lanes - 1}')}, {tiles.lanes}")
+    def __init__(self, b: RowBuilder, tiles: StepProducts, form: LayerForm) -> None:
+        self.b, self.tiles, self.form, self.counts = b, tiles, form, form.operands - 1
+        self.gates = 1 if form.is_backward else GATES[form.layer]
+        self.hidden, self.total = f"%extent.{form.state}.2", f"%extent.{form.state}.1"
+        self.blocks = b.op(f"sdiv i64 {b.op(f'add i64 {self.hidden}, {tiles.lanes - 1}')}, {tiles.lanes}")
         self.sums = tiles.sums(b)
-        self.first, self.last = b.part(b.n)
+        self.steps = f"%extent.{self.counts}.2" if form.is_packed else b.outer
+        self.first, self.last = b.part(self.total)
+
+    def results(self) -> Iterator[int]:
+        """The numbers of the arrays behind the operands."""
+        return itertools.count(self.form.operands)
+
+    # --- steps ---
+
+    @contextmanager
+    def turns(self, is_reversed: bool = False) -> Iterator[_Turn]:
+        """All steps in the layer's order, or from its end."""
+        b = self.b
+        goes_down = self.form.is_back is not is_reversed
+        if not self.form.is_packed:
+            with b.loop("0", self.steps) as nr:
+                step = b.op(f"sub i64 {b.op(f'sub i64 {self.steps}, 1')}, {nr}") if goes_down else nr
+                yield self._turn_of_equal_rows(step)
+            return
+        # the places of packed rows are added up on the way
+        with b.fold("0", self.steps, 1, [("i64", "%extent.0.1" if goes_down else "0")]) as (nr, place):
+            step = b.op(f"sub i64 {b.op(f'sub i64 {self.steps}, 1')}, {nr}") if goes_down else nr
+            count = self._count(step)
+            start = b.op(f"sub i64 {place[0]}, {count}") if goes_down else place[0]
+            yield self._turn_of_packed_rows(step, start, count)
+            place[0] = start if goes_down else b.op(f"add i64 {start}, {count}")
+
+    def _count(self, step: str) -> str:
+        """How many rows a step has; none behind the last one and before the first one."""
+        b = self.b
+        exists = b.op(f"icmp ult i64 {step}, {self.steps}")
+        at = b.op(f"select i1 {exists}, i64 {step}, i64 0")
+        return b.op(f"select i1 {exists}, i64 {b.load(self.counts, at)}, i64 0")
+
+    def _turn_of_equal_rows(self, step: str) -> _Turn:
+        b = self.b
+        first, other = ("sub", "add") if self.form.is_back else ("add", "sub")
+        start = b.op(f"mul i64 {step}, {self.total}")
+        there = []
+        for which in (other, first):
+            nr = b.op(f"{which} i64 {step}, 1")
+            exists = b.op(f"icmp ult i64 {nr}, {self.steps}")
+            there.append(b.op(f"select i1 {exists}, i64 {self.total}, i64 0"))
+        return _Turn(start, b.op(f"{other} i64 {start}, {self.total}"), self.total, *there)
+
+    def _turn_of_packed_rows(self, step: str, start: str, count: str) -> _Turn:
+        b = self.b
+        earlier, later = (self._count(b.op(f"{which} i64 {step}, 1")) for which in ("sub", "add"))
+        if self.form.is_back:
+            return _Turn(start, b.op(f"add i64 {start}, {count}"), count, later, earlier)
+        known = b.call("i64", "llvm.smin.i64", f"i64 {earlier}", f"i64 {count}")
+        return _Turn(start, b.op(f"sub i64 {start}, {earlier}"), count, known, later)
+
+    @contextmanager
+    def rows(self, turn: _Turn) -> Iterator[_Rows]:
+        """The unit's rows at a step, by where the states before them are."""
+        b = self.b
+        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.count}")
+        if not (self.form.is_packed and self.form.is_back):  # all rows were there before, or none
+            is_later = b.op(f"icmp sgt i64 {turn.known}, 0")
+            yield _Rows(turn, self.first, last, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
+            return
+        with b.loop("0", "2") as part:
+            is_later = b.op(f"icmp eq i64 {part}, 0")
+            border = b.call("i64", "llvm.smax.i64", f"i64 {turn.known}", f"i64 {self.first}")
+            border = b.call("i64", "llvm.smin.i64", f"i64 {border}", f"i64 {last}")
+            first = b.op(f"select i1 {is_later}, i64 {self.first}, i64 {border}")
+            end = b.op(f"select i1 {is_later}, i64 {border}, i64 {last}")
+            yield _Rows(turn, first, end, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
+
+    def of_state(self, rows: _Rows, later: int, start: int) -> str:
+        """The address of row 0 of the states before: results, or those to begin with."""
+        b = self.b
+        place = b.op(f"select i1 {rows.is_later}, ptr {b.places[later]}, ptr {b.places[start]}")
+        at = b.op(f"mul i64 {rows.at}, {self.hidden}")
+        return b.op(f"getelementptr {self.tiles.scalar}, ptr {place}, i64 {at}")
 
     # --- places ---
 
-    def step(self, turn: str) -> str:
-        """The step of a turn, which are counted in the layer's own order."""
+    def row(self, array: int, turn: _Turn, row: str) -> str:
+        """The number of the first element of a step's row."""
         b = self.b
-        return b.op(f"sub i64 {b.op(f'sub i64 {b.outer}, 1')}, {turn}") if self.is_back else turn
+        return b.op(f"mul i64 {b.op(f'add i64 {turn.start}, {row}')}, %extent.{array}.2")
 
-    def row(self, array: int, step: str, row: str) -> str:
-        """The number of the first element of a row at a step."""
-        b = self.b
-        place = b.op(f"add i64 {b.op(f'mul i64 {step}, {b.n}')}, {row}")
-        return b.op(f"mul i64 {place}, %extent.{array}.2")
-
-    @contextmanager
-    def turns(self) -> Iterator[tuple[str, str, str]]:
-        """All turns: (the step, 0 at the first turn and else 1, the step before or 0)."""
-        with self.b.loop("0", self.b.outer) as turn:
-            yield self._with_before(turn)
-
-    @contextmanager
-    def turns_reversed(self) -> Iterator[tuple[str, str, str]]:
-        """The same from the last turn to the first."""
-        b = self.b
-        with b.loop("0", b.outer) as done:
-            yield self._with_before(b.op(f"sub i64 {b.op(f'sub i64 {b.outer}, 1')}, {done}"))
-
-    def _with_before(self, turn: str) -> tuple[str, str, str]:
-        b = self.b
-        is_later = b.op(f"icmp sgt i64 {turn}, 0")
-        before = self.step(b.op(f"sub i64 {turn}, 1"))
-        return self.step(turn), is_later, b.op(f"select i1 {is_later}, i64 {before}, i64 0")
-
-    def of_state(self, is_later: str, steps: int, start: int) -> str:
-        """The array of the states before a turn: of all steps, or of the start."""
-        b = self.b
-        return b.op(f"select i1 {is_later}, ptr {b.places[steps]}, ptr {b.places[start]}")
+    def state(self, row: str) -> str:
+        """The number of the first element of a row of a state."""
+        return self.b.op(f"mul i64 {row}, {self.hidden}")
 
     # --- products ---
 
     def products(
-        self, source: str, at: Callable[[str], str], depth: str, panels: int, then: Callable[[str, str, str, int], None]
+        self, rows: tuple[str, str], source: str, depth: str, panels: int, then: Callable[[str, str, str, int], None]
     ) -> None:
-        """Multiply the unit's rows.
+        """Multiply rows.
 
         Args:
-            source: the address of an array.
-            at: the number of a row's first element in it.
-            depth: how long its rows are, as the panels are.
-            panels: the number of the panels' array, which ``gates`` of a hidden unit's lie in, if not all are one's.
+            rows: the first, and one past the last.
+            source: the address of row 0, in memory row after row.
+            depth: how long rows are, and panels.
+            panels: the number of the panels' array.
             then: is called with (row, the first hidden unit of a block, row among the sums, panel among the sums).
         """
         b, t = self.b, self.tiles
         size = b.op(f"mul i64 {depth}, {t.lanes}")
         if self.gates > 1:  # a hidden unit's gates lie a matrix apart
             apart = b.op(f"mul i64 {size}, {self.blocks}")
-            self._blocks("0", self.blocks, 1, self.gates, (source, at, depth, panels, size, apart), then)
+            self._blocks(rows, ("0", self.blocks), 1, self.gates, (source, depth, panels, size, apart), then)
             return
         whole = b.op(f"sub i64 {self.blocks}, {b.op(f'srem i64 {self.blocks}, {PANELS}')}")
-        self._blocks("0", whole, PANELS, PANELS, (source, at, depth, panels, size, size), then)
-        self._blocks(whole, self.blocks, 1, 1, (source, at, depth, panels, size, size), then)
+        self._blocks(rows, ("0", whole), PANELS, PANELS, (source, depth, panels, size, size), then)
+        self._blocks(rows, (whole, self.blocks), 1, 1, (source, depth, panels, size, size), then)
 
     def _blocks(
-        self, begin: str, end: str, step: int, count: int, operands: tuple[Any, ...],
+        self, rows: tuple[str, str], blocks: tuple[str, str], step: int, count: int, operands: tuple[Any, ...],
         then: Callable[[str, str, str, int], None],
     ) -> None:  # fmt: skip
         """Blocks of hidden units, for each of them tiles of rows. ``count``: panels that are multiplied at once."""
         b, t = self.b, self.tiles
-        source, at, depth, panels, size, apart = operands
-        with b.loop(begin, end, step) as block, b.loop(self.first, self.last, t.rows) as row:
-            rest = b.op(f"sub i64 {self.last}, {row}")
-            rows = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {t.rows}")
-            a = b.op(f"getelementptr {t.scalar}, ptr {source}, i64 {at(row)}")
+        source, depth, panels, size, apart = operands
+        with b.loop(*blocks, step) as block, b.loop(*rows, t.rows) as row:
+            rest = b.op(f"sub i64 {rows[1]}, {row}")
+            at_once = b.call("i64", "llvm.smin.i64", f"i64 {rest}", f"i64 {t.rows}")
+            a = b.op(f"getelementptr {t.scalar}, ptr {source}, i64 {b.op(f'mul i64 {row}, {depth}')}")
             panel = b.element(panels, b.op(f"mul i64 {block}, {size}"))
-            given = f"ptr {self.sums}, ptr {a}, i64 {depth}, i64 {depth}, i64 {rows}"
+            given = f"ptr {self.sums}, ptr {a}, i64 {depth}, i64 {depth}, i64 {at_once}"
             t.multiply(b, given, panel, apart, count)
-            with b.loop("0", rows) as nr:
+            with b.loop("0", at_once) as nr:
                 here = b.op(f"add i64 {row}, {nr}")
                 for beside in range(step):
                     unit = b.op(f"mul i64 {b.op(f'add i64 {block}, {beside}')}, {t.lanes}")
@@ -186,6 +278,7 @@ class _Text:
         return self.load_at(self.b.places[array], row, unit, mask, gate)
 
     def load_at(self, place: str, row: str, unit: str, mask: str, gate: int = 0) -> Lanes:
+        """The same at an address."""
         b, t = self.b, self.tiles
         name = f"llvm.masked.load.v{t.lanes}f{8 * t.itemsize}.p0"
         b.declare(f"declare {t.vector} @{name}(ptr, i32 immarg, <{t.lanes} x i1>, {t.vector})")
@@ -194,6 +287,7 @@ class _Text:
         return self.lanes(b.op(f"call {t.vector} @{name}{text}"))
 
     def store(self, value: Lanes, array: int, row: str, unit: str, mask: str, gate: int = 0) -> None:
+        """Write the elements of a block of hidden units in a row."""
         b, t = self.b, self.tiles
         name = f"llvm.masked.store.v{t.lanes}f{8 * t.itemsize}.p0"
         b.declare(f"declare void @{name}({t.vector}, ptr, i32 immarg, <{t.lanes} x i1>)")
@@ -208,59 +302,85 @@ class _Text:
         return b.op(f"getelementptr {self.tiles.scalar}, ptr {place}, i64 {index}")
 
     @contextmanager
-    def elements(self) -> Iterator[tuple[str, str, str]]:
-        """The unit's rows by blocks of hidden units: (row, the block's first unit, mask)."""
+    def elements(self, first: str, last: str) -> Iterator[tuple[str, str, str]]:
+        """Rows by blocks of hidden units: (row, the block's first unit, mask)."""
         b = self.b
-        with b.loop(self.first, self.last) as row, b.loop("0", self.blocks) as block:
+        with b.loop(first, last) as row, b.loop("0", self.blocks) as block:
             unit = b.op(f"mul i64 {block}, {self.tiles.lanes}")
             yield row, unit, self.mask(unit)
 
-    def copy_rows(self, source: int, to: int) -> None:
+    def copy_state(self, source: int, to: int) -> None:
         """The unit's rows of a state."""
-        with self.elements() as (row, unit, mask):
-            value = self.load(source, self.row(source, "0", row), unit, mask)
-            self.store(value, to, self.row(to, "0", row), unit, mask)
+        with self.elements(self.first, self.last) as (row, unit, mask):
+            self.store(self.load(source, self.state(row), unit, mask), to, self.state(row), unit, mask)
+
+    def keep_before(self, rows: _Rows, source: str, to: int) -> None:
+        """Of packed rows: the states before the step, in the places of the step's rows."""
+        with self.elements(rows.first, rows.last) as (row, unit, mask):
+            value = self.load_at(source, self.state(row), unit, mask)
+            self.store(value, to, self.row(to, rows.turn, row), unit, mask)
+
+    def keep_ends(self, turn: _Turn, arrays: Sequence[tuple[int, int]]) -> None:
+        """Of packed rows: the states of those that end at the step. ``arrays``: of all steps, of the ends."""
+        b = self.b
+        first = b.call("i64", "llvm.smax.i64", f"i64 {self.first}", f"i64 {turn.following}")
+        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.count}")
+        with self.elements(first, last) as (row, unit, mask):
+            for source, to in arrays:
+                value = self.load(source, self.row(source, turn, row), unit, mask)
+                self.store(value, to, self.state(row), unit, mask)
 
 
 def _lstm(x: _Text) -> None:
-    """gates, panels, bias, h, c; outputs, cells, activated."""
-    gates, panels, bias, h0, c0, outputs, cells, activated = range(8)
-    with x.turns() as (step, is_later, before):
-        h, c = x.of_state(is_later, outputs, h0), x.of_state(is_later, cells, c0)
+    """gates, panels, bias, h, c; outputs, cells, activated. Packed: counts; and h, c at the ends, h before."""
+    gates, panels, bias, h0, c0 = range(5)
+    outputs, cells, activated, h_end, c_end, before = islice(x.results(), 6)
+    with x.turns() as turn:
+        with x.rows(turn) as rows:
+            h, c = x.of_state(rows, outputs, h0), x.of_state(rows, cells, c0)
 
-        def then(row: str, unit: str, nr: str, _: int) -> None:
-            mask, at, own = x.mask(unit), x.row(gates, step, row), x.row(outputs, step, row)
-            i, f, g, o = (
-                x.sum(nr, k) + x.load(bias, "0", unit, mask, k) + x.load(gates, at, unit, mask, k) for k in range(4)
-            )
-            i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
-            new = f * x.load_at(c, x.row(cells, before, row), unit, mask) + i * g
-            x.store(o * tanh(new), outputs, own, unit, mask)
-            x.store(new, cells, own, unit, mask)
-            for k, gate in enumerate((i, f, g, o)):
-                x.store(gate, activated, at, unit, mask, k)
+            def then(row: str, unit: str, nr: str, _: int) -> None:
+                mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
+                i, f, g, o = (
+                    x.sum(nr, k) + x.load(bias, "0", unit, mask, k) + x.load(gates, at, unit, mask, k) for k in range(4)
+                )
+                i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+                new = f * x.load_at(c, x.state(row), unit, mask) + i * g
+                x.store(o * tanh(new), outputs, own, unit, mask)
+                x.store(new, cells, own, unit, mask)
+                for k, gate in enumerate((i, f, g, o)):
+                    x.store(gate, activated, at, unit, mask, k)
 
-        x.products(h, lambda row: x.row(outputs, before, row), x.hidden, panels, then)
+            x.products((rows.first, rows.last), h, x.hidden, panels, then)
+            if x.form.is_packed:
+                x.keep_before(rows, h, before)
+        if x.form.is_packed:
+            x.keep_ends(turn, ((outputs, h_end), (cells, c_end)))
 
 
 def _gru(x: _Text) -> None:
-    """gates, panels, bias, h; outputs, activated, new."""
-    gates, panels, bias, h0, outputs, activated, new = range(7)
-    with x.turns() as (step, is_later, before):
-        h = x.of_state(is_later, outputs, h0)
+    """gates, panels, bias, h; outputs, activated, new. Packed: counts; and h at the ends, h before."""
+    gates, panels, bias, h0 = range(4)
+    outputs, activated, new, h_end, before = islice(x.results(), 5)
+    with x.turns() as turn:
+        with x.rows(turn) as rows:
+            h = x.of_state(rows, outputs, h0)
 
-        def then(row: str, unit: str, nr: str, _: int) -> None:
-            mask, at, own = x.mask(unit), x.row(gates, step, row), x.row(outputs, step, row)
-            hidden = [x.sum(nr, k) + x.load(bias, "0", unit, mask, k) for k in range(3)]
-            r, z = (sigmoid(hidden[k] + x.load(gates, at, unit, mask, k)) for k in range(2))
-            n = tanh(x.load(gates, at, unit, mask, 2) + r * hidden[2])
-            old = x.load_at(h, x.row(outputs, before, row), unit, mask)
-            x.store(n + z * (old - n), outputs, own, unit, mask)
-            x.store(hidden[2], new, own, unit, mask)
-            for k, gate in enumerate((r, z, n)):
-                x.store(gate, activated, at, unit, mask, k)
+            def then(row: str, unit: str, nr: str, _: int) -> None:
+                mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
+                hidden = [x.sum(nr, k) + x.load(bias, "0", unit, mask, k) for k in range(3)]
+                r, z = (sigmoid(hidden[k] + x.load(gates, at, unit, mask, k)) for k in range(2))
+                n = tanh(x.load(gates, at, unit, mask, 2) + r * hidden[2])
+                x.store(n + z * (x.load_at(h, x.state(row), unit, mask) - n), outputs, own, unit, mask)
+                x.store(hidden[2], new, own, unit, mask)
+                for k, gate in enumerate((r, z, n)):
+                    x.store(gate, activated, at, unit, mask, k)
 
-        x.products(h, lambda row: x.row(outputs, before, row), x.hidden, panels, then)
+            x.products((rows.first, rows.last), h, x.hidden, panels, then)
+            if x.form.is_packed:
+                x.keep_before(rows, h, before)
+        if x.form.is_packed:
+            x.keep_ends(turn, ((outputs, h_end),))
 
 
 def _relu(value: Lanes) -> Lanes:
@@ -268,17 +388,23 @@ def _relu(value: Lanes) -> Lanes:
 
 
 def _plain(activation: Callable[[Lanes], Lanes], x: _Text) -> None:
-    """gates, panels, bias, h; outputs."""
-    gates, panels, bias, h0, outputs = range(5)
-    with x.turns() as (step, is_later, before):
+    """gates, panels, bias, h; outputs. Packed: counts; and h at the ends, h before."""
+    gates, panels, bias, h0 = range(4)
+    outputs, h_end, before = islice(x.results(), 3)
+    with x.turns() as turn:
+        with x.rows(turn) as rows:
 
-        def then(row: str, unit: str, nr: str, panel: int) -> None:
-            mask, at = x.mask(unit), x.row(gates, step, row)
-            value = x.sum(nr, panel) + x.load(bias, "0", unit, mask) + x.load(gates, at, unit, mask)
-            x.store(activation(value), outputs, at, unit, mask)
+            def then(row: str, unit: str, nr: str, panel: int) -> None:
+                mask, at = x.mask(unit), x.row(gates, turn, row)
+                value = x.sum(nr, panel) + x.load(bias, "0", unit, mask) + x.load(gates, at, unit, mask)
+                x.store(activation(value), outputs, at, unit, mask)
 
-        h = x.of_state(is_later, outputs, h0)
-        x.products(h, lambda row: x.row(outputs, before, row), x.hidden, panels, then)
+            h = x.of_state(rows, outputs, h0)
+            x.products((rows.first, rows.last), h, x.hidden, panels, then)
+            if x.form.is_packed:
+                x.keep_before(rows, h, before)
+        if x.form.is_packed:
+            x.keep_ends(turn, ((outputs, h_end),))
 
 
 def _through_sigmoid(g: Lanes, y: Lanes) -> Lanes:
@@ -289,74 +415,81 @@ def _through_tanh(g: Lanes, y: Lanes) -> Lanes:
     return g * (1.0 - y * y)
 
 
-def _through_products(x: _Text, of_gates: int, step: str, panels: int, of_h: int, adds: bool) -> None:
+def _through_products(x: _Text, turn: _Turn, of_gates: int, panels: int, of_h: int, adds: bool) -> None:
     """The state's gradient: the gates' times the weight; ``adds``: to what is there."""
+    b = x.b
 
     def then(row: str, unit: str, nr: str, panel: int) -> None:
-        mask, at = x.mask(unit), x.row(of_h, "0", row)
-        value = x.sum(nr, panel)
+        mask, at, value = x.mask(unit), x.state(row), x.sum(nr, panel)
         x.store(x.load(of_h, at, unit, mask) + value if adds else value, of_h, at, unit, mask)
 
-    place = x.b.places[of_gates]
-    x.products(place, lambda row: x.row(of_gates, step, row), f"%extent.{of_gates}.2", panels, then)
+    width = f"%extent.{of_gates}.2"
+    source = b.element(of_gates, b.op(f"mul i64 {turn.start}, {width}"))
+    last = b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.count}")
+    x.products((x.first, last), source, width, panels, then)
 
 
 def _lstm_backward(x: _Text) -> None:
-    """of outputs, of h, of c, c, cells, activated, panels; of gates, of h, of c."""
-    grad, grad_h, grad_c, c0, cells, activated, panels, of_gates, of_h, of_c = range(10)
-    x.copy_rows(grad_h, of_h)
-    x.copy_rows(grad_c, of_c)
-    with x.turns_reversed() as (step, is_later, before):
-        place = x.of_state(is_later, cells, c0)
-        with x.elements() as (row, unit, mask):
-            own, at, state = x.row(cells, step, row), x.row(activated, step, row), x.row(of_h, "0", row)
-            i, f, g, o = (x.load(activated, at, unit, mask, k) for k in range(4))
-            tanh_c = tanh(x.load(cells, own, unit, mask))
-            to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)
-            to_c = x.load(of_c, state, unit, mask) + _through_tanh(to_h * o, tanh_c)
-            old = x.load_at(place, x.row(cells, before, row), unit, mask)
-            of_each = (
-                _through_sigmoid(to_c * g, i), _through_sigmoid(to_c * old, f), _through_tanh(to_c * i, g),
-                _through_sigmoid(to_h * tanh_c, o),
-            )  # fmt: skip
-            for k, value in enumerate(of_each):
-                x.store(value, of_gates, at, unit, mask, k)
-            x.store(to_c * f, of_c, state, unit, mask)
-        _through_products(x, of_gates, step, panels, of_h, adds=False)
+    """of outputs, of h, of c, c, cells, activated, panels (, counts); of gates, of h, of c."""
+    grad, grad_h, grad_c, c0, cells, activated, panels = range(7)
+    of_gates, of_h, of_c = islice(x.results(), 3)
+    x.copy_state(grad_h, of_h)
+    x.copy_state(grad_c, of_c)
+    with x.turns(is_reversed=True) as turn:
+        with x.rows(turn) as rows:
+            c = x.of_state(rows, cells, c0)
+            with x.elements(rows.first, rows.last) as (row, unit, mask):
+                own, at, state = x.row(cells, turn, row), x.row(activated, turn, row), x.state(row)
+                i, f, g, o = (x.load(activated, at, unit, mask, k) for k in range(4))
+                tanh_c = tanh(x.load(cells, own, unit, mask))
+                to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)
+                to_c = x.load(of_c, state, unit, mask) + _through_tanh(to_h * o, tanh_c)
+                of_each = (
+                    _through_sigmoid(to_c * g, i), _through_sigmoid(to_c * x.load_at(c, state, unit, mask), f),
+                    _through_tanh(to_c * i, g), _through_sigmoid(to_h * tanh_c, o),
+                )  # fmt: skip
+                for k, value in enumerate(of_each):
+                    x.store(value, of_gates, at, unit, mask, k)
+                x.store(to_c * f, of_c, state, unit, mask)
+        _through_products(x, turn, of_gates, panels, of_h, adds=False)
 
 
 def _gru_backward(x: _Text) -> None:
-    """of outputs, of h, h, outputs, activated, new, panels; of gates, of the states' gates, of h."""
-    grad, grad_h, h0, outputs, activated, new, panels, of_gates, of_hidden, of_h = range(10)
-    x.copy_rows(grad_h, of_h)
-    with x.turns_reversed() as (step, is_later, before):
-        place = x.of_state(is_later, outputs, h0)
-        with x.elements() as (row, unit, mask):
-            own, at, state = x.row(outputs, step, row), x.row(activated, step, row), x.row(of_h, "0", row)
-            r, z, n = (x.load(activated, at, unit, mask, k) for k in range(3))
-            to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)
-            to_n = _through_tanh(to_h * (1.0 - z), n)
-            old = x.load_at(place, x.row(outputs, before, row), unit, mask)
-            shared = (
-                _through_sigmoid(to_n * x.load(new, own, unit, mask), r), _through_sigmoid(to_h * (old - n), z)
-            )  # fmt: skip
-            for array, last in ((of_gates, to_n), (of_hidden, to_n * r)):
-                for k, value in enumerate((*shared, last)):
-                    x.store(value, array, at, unit, mask, k)
-            x.store(to_h * z, of_h, state, unit, mask)
-        _through_products(x, of_hidden, step, panels, of_h, adds=True)
+    """of outputs, of h, h, outputs, activated, new, panels (, counts); of gates, of the states' gates, of h."""
+    grad, grad_h, h0, outputs, activated, new, panels = range(7)
+    of_gates, of_hidden, of_h = islice(x.results(), 3)
+    x.copy_state(grad_h, of_h)
+    with x.turns(is_reversed=True) as turn:
+        with x.rows(turn) as rows:
+            h = x.of_state(rows, outputs, h0)
+            with x.elements(rows.first, rows.last) as (row, unit, mask):
+                own, at, state = x.row(outputs, turn, row), x.row(activated, turn, row), x.state(row)
+                r, z, n = (x.load(activated, at, unit, mask, k) for k in range(3))
+                to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)
+                to_n = _through_tanh(to_h * (1.0 - z), n)
+                shared = (
+                    _through_sigmoid(to_n * x.load(new, own, unit, mask), r),
+                    _through_sigmoid(to_h * (x.load_at(h, state, unit, mask) - n), z),
+                )
+                for array, last in ((of_gates, to_n), (of_hidden, to_n * r)):
+                    for k, value in enumerate((*shared, last)):
+                        x.store(value, array, at, unit, mask, k)
+                x.store(to_h * z, of_h, state, unit, mask)
+        _through_products(x, turn, of_hidden, panels, of_h, adds=True)
 
 
 def _plain_backward(through: Callable[[Lanes, Lanes], Lanes], x: _Text) -> None:
-    """of outputs, of h, outputs, panels; of gates, of h."""
-    grad, grad_h, outputs, panels, of_gates, of_h = range(6)
-    x.copy_rows(grad_h, of_h)
-    with x.turns_reversed() as (step, _, _):
-        with x.elements() as (row, unit, mask):
-            own, state = x.row(outputs, step, row), x.row(of_h, "0", row)
+    """of outputs, of h, outputs, panels (, counts); of gates, of h."""
+    grad, grad_h, outputs, panels = range(4)
+    of_gates, of_h = islice(x.results(), 2)
+    x.copy_state(grad_h, of_h)
+    with x.turns(is_reversed=True) as turn:
+        last = x.b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.count}")
+        with x.elements(x.first, last) as (row, unit, mask):
+            own, state = x.row(outputs, turn, row), x.state(row)
             to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)
             x.store(through(to_h, x.load(outputs, own, unit, mask)), of_gates, own, unit, mask)
-        _through_products(x, of_gates, step, panels, of_h, adds=False)
+        _through_products(x, turn, of_gates, panels, of_h, adds=False)
 
 
 def _through_relu(g: Lanes, y: Lanes) -> Lanes:
@@ -378,51 +511,69 @@ _BACKWARD: dict[str, Callable[[_Text], None]] = {
 
 
 @functools.lru_cache(maxsize=64)
-def _routine(kind: str, is_back: bool, dtype: DType, count: int, target: Target) -> ArrayRoutine:
+def _routine(form: LayerForm, dtype: DType, count: int, target: Target) -> ArrayRoutine:
     """``count``: arrays."""
-    layer, _, is_backward = kind.partition("_")
-    b = RowBuilder([dtype] * count)
+    dtypes = [dtype] * count
+    if form.is_packed:
+        dtypes[form.operands - 1] = int64
+    b = RowBuilder(dtypes)
     b.isa = target.isa
     tiles = _tiles(dtype, target)
-    gates = 1 if is_backward else GATES[layer]
-    width = "%extent.0.2"
-    hidden = width if is_backward else b.op(f"sdiv i64 {width}, {GATES[layer]}")
-    text = _Text(b, tiles, is_back, gates, hidden)
-    (_BACKWARD if is_backward else _FORWARD)[layer](text)
+    print_layer = (_BACKWARD if form.is_backward else _FORWARD)[form.layer]
+    result = "0"
+    if form.is_packed:
+        are_right = _are_right(b, form)
+        with b.when(are_right):
+            text = _Text(b, tiles, form)
+            print_layer(text)
+        result = b.op(f"select i1 {are_right}, i32 0, i32 1")
+    else:
+        text = _Text(b, tiles, form)
+        print_layer(text)
     products = [tiles.function(target, width) for width in sorted(text.widths())]
     for function in products:
         b.declarations.update(function.declarations)
         function.declarations.clear()
-    parts = [b.finish("ret i32 0", "internal i32"), *(f.finish(result_type="internal void") for f in products)]
-    params = [RoutineParam("unit", "i64"), *[RoutineParam("array", dtype.name, 3)] * count, RoutineParam("int", "i64")]
-    name = f"{kind}_layer{'_back' if is_back else ''}_{dtype.name}"
-    return ArrayRoutine(name, "\n".join(parts), b.name, params, can_fail=False)
+    parts = [b.finish(f"ret i32 {result}", "internal i32"), *(f.finish(result_type="internal void") for f in products)]
+    arrays = [RoutineParam("array", each.name, 3) for each in dtypes]
+    params = [RoutineParam("unit", "i64"), *arrays, RoutineParam("int", "i64")]
+    words = [form.layer, *(word for word in ("packed", "backward") if getattr(form, f"is_{word}"))]
+    name = "_".join([*words, "layer", *(["from_the_end"] if form.is_back else []), dtype.name])
+    return ArrayRoutine(name, "\n".join(parts), b.name, params, can_fail=form.is_packed)
+
+
+def _are_right(b: RowBuilder, form: LayerForm) -> str:
+    """Whether packed rows are what the kernel goes by: all at first, then no more than before, at least one."""
+    counts = form.operands - 1
+    inits = [("i64", f"%extent.{form.state}.1"), ("i64", "0"), ("i1", "true")]
+    with b.fold("0", f"%extent.{counts}.2", 1, inits) as (step, carried):
+        before, total, are_right = carried
+        count = b.load(counts, step)
+        is_first, is_same = b.op(f"icmp eq i64 {step}, 0"), b.op(f"icmp eq i64 {count}, {before}")
+        fits = b.op(f"select i1 {is_first}, i1 {is_same}, i1 {b.op(f'icmp sle i64 {count}, {before}')}")
+        fits = b.op(f"and i1 {fits}, {b.op(f'icmp sgt i64 {count}, 0')}")
+        carried[:] = [count, b.op(f"add i64 {total}, {count}"), b.op(f"and i1 {are_right}, {fits}")]
+    return b.op(f"and i1 {carried[2]}, {b.op(f'icmp eq i64 {carried[1]}, %extent.0.1')}")
 
 
 @functools.lru_cache(maxsize=4096)
 def recurrent_call(
-    kind: str,
-    is_back: bool,
-    dtype: DType,
-    operands: tuple[tuple[int, ...], ...],
-    results: tuple[tuple[int, ...], ...],
+    form: LayerForm, dtype: DType, operands: tuple[tuple[int, ...], ...], results: tuple[tuple[int, ...], ...]
 ) -> RoutineCall:
     """The call of a layer's routine, or of its backward's. Equal arguments give one object.
 
     Args:
-        kind: see ``primitives/layers.py``.
-        is_back: the layer goes from the last step to the first.
+        form: see ``primitives/layers.py``.
         dtype: float32 or float64.
         operands, results: shapes of three dimensions; the weight is its panels.
     """
-    layer, _, is_backward = kind.partition("_")
-    steps, rows, width = operands[0]
-    hidden = width if is_backward else width // GATES[layer]
-    elements = steps * rows * hidden * GATES[layer]
+    _, rows, hidden = operands[form.state]
+    elements = operands[0][0] * operands[0][1] * hidden * GATES[form.layer]
     cost = (_PRODUCT_NS * hidden + _ELEMENT_NS) * elements * (dtype.itemsize // 4)
     target = host_target()
     at_once = min(_TILES_AT_ONCE * _tiles(dtype, target).rows, rows if rows < _FEW_ROWS else (rows + 1) // 2)
     units = max(1, min(-(-rows // at_once), MAX_UNITS, math.ceil(cost / UNIT_NS)))
-    routine = _routine(kind, is_back, dtype, len(operands) + len(results), target)
     shapes = (*operands, *results)
-    return RoutineCall(routine, shapes, [dtype] * len(shapes), (units,), len(operands), units, cost)
+    routine = _routine(form, dtype, len(shapes), target)
+    dtypes = [int64 if p.type == "int64" else dtype for p in routine.params if p.kind == "array"]
+    return RoutineCall(routine, shapes, dtypes, (units,), len(operands), units, cost)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitgrad.codegen.primitives.builder import SCANS, SORTS, Builder, Value
-from jitgrad.codegen.primitives.layers import GATES, recurrent_results
+from jitgrad.codegen.primitives.layers import GATES
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.primitives.simplify import Rule
 from jitgrad.codegen.routines.factors import FACTORS
@@ -116,22 +116,22 @@ def _panels(b: Builder, weight: Value, gates: int) -> Value:
     return b.reshape(turned, (gates * blocks, hidden, lanes))
 
 
-def _steps_of(b: Builder, x: Value) -> Value:
-    """[steps, rows, width], of a state or a bias one step."""
-    return b.reshape(x, (*[1] * (3 - len(x.shape)), *x.shape))
+def _in_steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """[steps, rows, width]; of a state, a bias and packed rows one step."""
+    return (*[1] * (3 - len(shape)), *shape)
 
 
 def _recurrent(b: Builder, v: Value) -> Value | None:
-    kind, is_back, part = v.params
-    layer, _, is_backward = kind.partition("_")
-    where = len(v.srcs) - 1 if is_backward else 1
+    form, part = v.params
     operands = [
-        _panels(b, x, 0 if is_backward else GATES[layer]) if nr == where else _steps_of(b, x)
+        _panels(b, x, 0 if form.is_backward else GATES[form.layer])
+        if nr == form.weight
+        else b.reshape(x, _in_steps(x.shape))
         for nr, x in enumerate(v.srcs)
     ]
-    results = recurrent_results(kind, [x.shape for x in v.srcs], v.dtype)
-    shapes = [(*[1] * (3 - len(shape)), *shape) for shape, _ in results]
-    call = recurrent_call(kind, is_back, v.dtype, tuple([x.shape for x in operands]), tuple(shapes))
+    results = form.results([x.shape for x in v.srcs], v.dtype)
+    shapes = tuple([_in_steps(shape) for shape, _ in results])
+    call = recurrent_call(form, v.dtype, tuple([x.shape for x in operands]), shapes)
     return b.reshape(b.routine(call, operands)[part], v.shape)
 
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitgrad.dtypes import int64
-from jitgrad.functions import arange, cat, empty_like, from_numpy, sort, stack, tensor
+from jitgrad.functions import arange, cat, empty_like, stack, tensor
 from jitgrad.tensor import Tensor
 
 __all__ = [
@@ -176,19 +175,24 @@ def pack_padded_sequence(
         raise RuntimeError(f"'lengths' argument should be a 1D tensor, but got {lengths.ndim}D")
     if not input.numel() or input.ndim < 2:
         raise RuntimeError(f"Cannot pack empty tensors, and none of less than two dimensions: {list(input.shape)}")
-    lengths = lengths.to(int64) if isinstance(lengths, Tensor) else tensor(_numbers(lengths), dtype=int64)
+    numbers = np.asarray(_numbers(lengths), np.int64)
     batch = 0 if batch_first else 1
     order = None
     if not enforce_sorted:
-        lengths, order = sort(lengths, descending=True)
-        order = order.to(input.device)
+        places = np.argsort(-numbers, kind="stable")
+        numbers, order = numbers[places], tensor(places).to(input.device)
         input = input.index_select(batch, order)
-    numbers = _numbers(lengths)
     steps = input.transpose(0, 1) if batch_first else input
-    _check_lengths(numbers, *steps.shape[:2])
-    sizes = [sum(n > t for n in numbers) for t in range(numbers[0])]
-    data = cat([steps[t, :size] for t, size in enumerate(sizes)])
-    return PackedSequence(data, tensor(sizes, dtype=int64), order, None)
+    _check_lengths(numbers.tolist(), *steps.shape[:2])
+    times, members = _places(numbers)
+    rows = steps.flatten(0, 1).index_select(0, tensor(times * len(numbers) + members).to(input.device))
+    return PackedSequence(rows, tensor(np.bincount(times)), order, None)
+
+
+def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(The step, the sequence) of each packed row."""
+    times, members = np.nonzero(np.arange(lengths[0])[:, None] < lengths)
+    return times, members
 
 
 def _check_lengths(numbers: list[int], longest: int, batch: int) -> None:
@@ -238,20 +242,20 @@ def pad_packed_sequence(
             f"total_length={total_length} and max sequence length being {longest}"
         )
     data, count = sequence.data, sizes[0]
-    lengths = [sum(size > i for size in sizes) for i in range(count)]
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    # every element of the padded batch reads one step; those behind the end read any, and are filled
-    times, members = np.meshgrid(np.arange(total_length or longest), np.arange(count), indexing="ij")
-    is_there = times < np.asarray(lengths)[members]
-    places = np.where(is_there, starts[np.minimum(times, longest - 1)] + members, 0)
-    padded = data.index_select(0, from_numpy(places.reshape(-1)).to(data.device))
-    padded = padded.reshape(*places.shape, *data.shape[1:])
+    lengths = np.sum(np.asarray(sizes)[:, None] > np.arange(count), 0)
+    longest = total_length or longest
+    times, members = _places(lengths)
+    # every element of the padded batch reads one row; those behind the end read the first one, and are filled
+    places, is_there = np.zeros(longest * count, np.int64), np.zeros(longest * count, bool)
+    at = times * count + members
+    places[at], is_there[at] = np.arange(len(at)), True
+    padded = data.index_select(0, tensor(places).to(data.device))
+    padded = padded.reshape(longest, count, *data.shape[1:])
     if not is_there.all():
-        shape = (*places.shape, *[1] * (data.ndim - 1))
-        behind = from_numpy(~is_there).reshape(shape).to(data.device)
+        behind = tensor(~is_there).reshape(longest, count, *[1] * (data.ndim - 1)).to(data.device)
         padded = padded.masked_fill(behind, padding_value)
     padded = padded.transpose(0, 1) if batch_first else padded
-    found = tensor(lengths, dtype=int64)
+    found = tensor(lengths)
     order = sequence.unsorted_indices
     if order is None:
         return padded, found
