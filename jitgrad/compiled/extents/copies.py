@@ -269,6 +269,28 @@ class PathFamily:
         made: Unfinished = found[1][1]
         return made
 
+    def resumed(self, nodes: Sequence[TrieNode]) -> Unfinished | None:
+        """How to go on behind what a call has recorded.
+
+        ``nodes``: of the call's path, from where this family begins. None if they are none of this family's, or if it
+        would not wait for an input there.
+        """
+        starts, at = [], 0
+        for stretch in self.stretches:
+            if at >= len(nodes):
+                break
+            starts.append(at)
+            at += len(stretch.copies)
+        given = [one for n in starts if (one := _given(nodes[n])) is not None]
+        if at != len(nodes) or len(starts) == len(self.stretches) or len(given) != len(starts):
+            return None
+        for is_best in (True, False):
+            found = self._apart(given, is_best)
+            if found is not None and type(found[1]) is tuple and _have_same_keys(found[1][0], nodes[-1], len(nodes)):
+                unfinished: Unfinished = found[1][1]
+                return unfinished
+        return None
+
     def distance(self, given: Given) -> float:
         """How far what a call gives for the first event is from what this family was derived with, as a ratio."""
         found = _bound(self.stretches[0], given, ())
