@@ -88,19 +88,22 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         **{op: partial(_scanned, v, args) for op in SCANS},
         **{op: partial(_sorted, v, args) for op in SORTS},
         "matrix": lambda: matrix_parts(p[0], p[1], args)[p[2]],
-        "recurrent": lambda: _recurrent(p[0], p[1], wide)[p[2]],
+        "recurrent": lambda: _recurrent(p[0], wide)[p[1]],
         "cat": lambda: np.concatenate(args, axis=p),
     }
     return simple[op]()
 
 
-def _recurrent(kind: str, is_back: bool, args: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The results of a layer's NumPy rule; of a forward without the states at the end."""
-    layer, _, is_backward = kind.partition("_")
-    name = f"_{layer if layer in ('lstm', 'gru') else 'rnn_' + layer}_layer"
-    found: tuple[np.ndarray, ...] = OPS[name + "_backward" * bool(is_backward)].numpy(*args, is_back)
-    ends = 0 if is_backward else 2 if layer == "lstm" else 1
-    return found[:1] + found[1 + ends :]
+def _recurrent(form: Any, args: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The results of a layer's NumPy rule, in the primitive's order: states at the ends come last, or not at all."""
+    name = f"_{form.layer if form.layer in ('lstm', 'gru') else 'rnn_' + form.layer}_layer"
+    name += "_packed" * form.is_packed + "_backward" * form.is_backward
+    found: tuple[np.ndarray, ...] = OPS[name].numpy(*args, form.is_back)
+    if form.is_backward:
+        return found
+    ends = 1 + (2 if form.layer == "lstm" else 1)
+    outputs, states, kept = found[:1], found[1:ends], found[ends:]
+    return (*outputs, *kept[:-1], *states, kept[-1]) if form.is_packed else (*outputs, *kept)
 
 
 def _indices(start: int, step: int, count: int) -> np.ndarray | slice:

@@ -209,36 +209,85 @@ def test_a_layer_is_recorded_and_launched_as_one_operation_however_long_the_sequ
         assert max(launches for *_, launches, _ in counts) <= 3 * 16
 
 
+def trained(xp: Any, kind: str, batches: list[list[int]], is_packed: bool) -> tuple[list[float], list[Any], list[int]]:
+    """Losses and parameters of training steps on sequences of some lengths, and how much was planned for each."""
+    xp.manual_seed(0)
+    m = getattr(xp.nn, kind)(3, 20, 2, batch_first=True, bidirectional=True)
+    optimizer, rnn = xp.optim.SGD(m.parameters(), 0.05), xp.nn.utils.rnn
+
+    def step(x: Any, lengths: Any) -> Any:
+        optimizer.zero_grad()
+        if is_packed:
+            packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            out, last = m(packed)
+            out, _ = rnn.pad_packed_sequence(out, batch_first=True)
+        else:
+            out, last = m(x)
+        loss = out.square().mean() + sum(part.mean() for part in (last if kind == "LSTM" else [last]))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    call = step if xp is not jitgrad else jitgrad.compile(step)
+    losses, plans = [], []
+    for lengths in batches:
+        x = xp.linspace(-1, 1, len(lengths) * max(lengths) * 3).reshape(len(lengths), -1, 3)
+        with events.count("plans") as made:
+            losses.append(call(x, xp.tensor(lengths)).item())
+        plans.append(made())
+    return losses, [p.detach().numpy() for p in m.parameters()], plans
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-def test_sequences_of_ever_other_lengths_are_one_path(kind: str) -> None:
-    """After some lengths were recorded, a new one fills in numbers: it plans nothing."""
+def test_sequences_of_ever_other_lengths_are_one_path(kind: str, is_packed: bool) -> None:
+    """After some lengths were recorded, new ones fill in numbers: they plan nothing."""
     torch = pytest.importorskip("torch")
-
-    def trained(xp: Any, wrap: Any) -> list[Any]:
-        xp.manual_seed(0)
-        m = getattr(xp.nn, kind)(3, 20, 2, batch_first=True, bidirectional=True)
-        optimizer = xp.optim.SGD(m.parameters(), 0.05)
-
-        def step(x: Any) -> Any:
-            optimizer.zero_grad()
-            loss = m(x)[0].square().mean()
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        call, losses, plans = wrap(step), [], []
-        for n in (9, 30, 14, 22, 5, 27, 11, 18, 2, 33, 25, 7):
-            with events.count("plans") as made:
-                losses.append(call(xp.ones(2, n, 3) * 0.1 * n).item())
-            plans.append(made())
-        return [losses, [p.detach().numpy() for p in m.parameters()], plans]
-
-    losses, parameters, plans = trained(jitgrad, jitgrad.compile)
-    expected, theirs, _ = trained(torch, lambda step: step)
+    longest = (9, 30, 14, 22, 5, 27, 11, 18, *((9, 33, 25, 14) if is_packed else (13, 33, 25, 16)))
+    shortest = (3, 7, 9, 5, 2, 19, 4, 6, 5, 31, 8, 10) if is_packed else longest
+    batches = [[b, a, (a + b) // 2, b, a] for a, b in zip(longest, shortest, strict=True)]
+    losses, parameters, plans = trained(jitgrad, kind, batches, is_packed)
+    expected, theirs, _ = trained(torch, kind, batches, is_packed)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for got, want in zip(parameters, theirs, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
     assert sum(plans[6:]) == 0
+
+
+def packed_gradients(xp: Any, kind: str, lengths: list[int], twice: bool) -> Any:
+    draw = partial(xp.randn, dtype=xp.float64, requires_grad=True)
+    m = getattr(xp.nn, kind)(3, 4, 2, bidirectional=True).double()
+    x, state = draw(max(lengths), len(lengths), 3), [draw(4, len(lengths), 4) for _ in range(1 + (kind == "LSTM"))]
+    packed = xp.nn.utils.rnn.pack_padded_sequence(x, xp.tensor(lengths), enforce_sorted=False)
+    out, last = m(packed, tuple(state) if kind == "LSTM" else state[0])
+    ends = list(last) if kind == "LSTM" else [last]
+    total = (out.data**3).sum() + sum((part**2).sum() for part in ends)
+    leaves = [x, *state, *m.parameters()]
+    grads = xp.autograd.grad(total, leaves, create_graph=twice)
+    more = xp.autograd.grad(sum((g * g).sum() for g in grads), leaves) if twice else []
+    return [out.data, *ends, *grads, *more]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("lengths", [[1], [3, 3], [2, 6, 1, 3, 6], [1, 9, 4, 4, 2, 8, 7, 1, 5, 3, 9, 2, 6]], ids=len)
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+def test_gradients_of_packed_sequences(mode: Mode, kind: str, lengths: list[int], twice: bool) -> None:
+    assert_as_pytorch(in_mode(mode, packed_gradients, kind, lengths, twice))
+
+
+@pytest.mark.parametrize("sizes", [[2, 3], [3, 0, 2], [2, 2], [3, 1]], ids=str)
+def test_wrong_numbers_of_packed_rows_are_an_error(mode: Mode, sizes: list[int]) -> None:
+    """Nobody but a caller who makes a ``PackedSequence`` by hand can have them; the next call works."""
+    m = jitgrad.nn.LSTM(2, 3)
+
+    def step(rows: Any, sizes: Any) -> Any:
+        return m(jitgrad.nn.utils.rnn.PackedSequence(rows, sizes), (jitgrad.zeros(1, 3, 3),) * 2)[0].data
+
+    call = mode.wrap(step)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            call(jitgrad.ones(5, 2), jitgrad.tensor(sizes))
+        assert call(jitgrad.ones(5, 2), jitgrad.tensor([3, 2])).shape == (5, 3)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

@@ -69,6 +69,35 @@ _LAYERS: dict[str, Callable[..., Any]] = {
 }
 
 
+PACKED = (4, 3, 3, 1, 1)
+"""How many rows each step of the packed samples has."""
+
+
+def _packed(kind: str, is_back: bool, t: Any, gates: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+    """Each row alone, as a layer of its own length; then all in the order of packed rows."""
+    *states, counts = rest
+    rows = [[nr for nr, count in enumerate(PACKED) if count > row] for row in range(PACKED[0])]
+    starts = [sum(PACKED[:nr]) for nr in range(len(PACKED))]
+    assert counts.tolist() == [*PACKED]
+    outs: list[Any] = [None] * len(gates)
+    before: list[Any] = [None] * len(gates)
+    ends, kept = [], {}
+    for row, steps in enumerate(rows):
+        places = [starts[nr] + row for nr in steps]
+        x = t.stack([gates[place : place + 1] for place in places])
+        start = [state[row : row + 1] for state in states]
+        outputs, *found = _LAYERS[kind](is_back, t, x, weight, bias, *start)
+        ends.append(found[: len(states)])
+        order = _order(len(steps), is_back)
+        for turn, nr in enumerate(order):
+            outs[places[nr]] = outputs[nr]
+            kept[places[nr]] = [part[nr] for part in found[len(states) :]]
+            before[places[nr]] = outputs[order[turn - 1]] if turn else start[0]
+    columns = [t.cat(part) for part in zip(*[kept[place] for place in range(len(gates))], strict=True)]
+    states = [t.cat(part) for part in zip(*ends, strict=True)]
+    return (t.cat(outs), *states, *columns, t.cat(before))
+
+
 def _gradients(kind: str, is_back: bool, arrays: tuple[Any, ...], t: Any, *inputs: Any) -> Any:
     """What a backward computes, by PyTorch's own; ``arrays``: the operands of the forward.
 
@@ -87,6 +116,32 @@ def _gradients(kind: str, is_back: bool, arrays: tuple[Any, ...], t: Any, *input
         outputs[nr], state = out[1], out[1 : 1 + states]
     wanted = (gates, biases, *start) if kind == "gru" else (gates, *start)
     return t.autograd.grad((t.stack(outputs), *state), wanted, grads)
+
+
+def _packed_gradients(kind: str, is_back: bool, arrays: tuple[Any, ...], t: Any, *inputs: Any) -> Any:
+    """As ``_gradients``; of a GRU the states' part has a bias for each row, which only ``_LAYERS`` takes apart."""
+    states = 2 if kind == "lstm" else 1
+    grads = inputs[: 1 + states]
+    *floats, counts = arrays
+    gates, weight, bias, *start = (t.tensor(x, dtype=grads[0].dtype) for x in floats)
+    for x in (gates, bias, *start):
+        x.requires_grad_()
+    if kind == "gru":
+        return _packed_gru_gradients(is_back, t, grads, gates, weight, bias, start[0])
+    outs = _packed(kind, is_back, t, gates, weight, bias, *start, t.tensor(counts))
+    return t.autograd.grad(outs[: 1 + states], (gates, *start), grads)
+
+
+def _packed_gru_gradients(is_back: bool, t: Any, grads: Any, gates: Any, weight: Any, bias: Any, start: Any) -> Any:
+    biases = bias.detach().expand(gates.shape).clone().requires_grad_()
+    starts = [sum(PACKED[:nr]) for nr in range(len(PACKED))]
+    outs: list[Any] = [None] * len(PACKED)
+    state = start
+    for nr in _order(len(PACKED), is_back):
+        count, at = PACKED[nr], slice(starts[nr], starts[nr] + PACKED[nr])
+        new = _gru(False, t, gates[None, at], weight, biases[at], state[:count])[1]
+        outs[nr], state = new, t.cat([new, state[count:]])
+    return t.autograd.grad((t.cat(outs), state), (gates, biases, start), grads)
 
 
 def recurrent_samples() -> list[RecurrentSample]:
@@ -110,4 +165,22 @@ def recurrent_samples() -> list[RecurrentSample]:
             inputs = (*grads, *kept, arrays[1])
             torch = partial(_gradients, kind, is_back, arrays)
             found.append(RecurrentSample(f"{name}_backward", inputs, params, torch))
+            found += _packed_samples(rng, kind, is_back)
     return found
+
+
+def _packed_samples(rng: np.random.Generator, kind: str, is_back: bool) -> list[RecurrentSample]:
+    count, states = KINDS[kind], 2 if kind == "lstm" else 1
+    rows, name, params = sum(PACKED), f"_{kind}_layer_packed", (is_back,)
+    shapes = [(rows, count * HIDDEN), (count * HIDDEN, HIDDEN), (count * HIDDEN,), *[(PACKED[0], HIDDEN)] * states]
+    arrays = (*[rng.uniform(-1.5, 1.5, s) for s in shapes], np.array(PACKED))
+    arrays[1][...] *= 0.1
+    outputs, *rest = OPS[name].numpy(*arrays, is_back)
+    kept = rest[states:-1]
+    first = {"lstm": [arrays[4]], "gru": [arrays[3], outputs]}.get(kind, [outputs])
+    grads = [rng.uniform(-1, 1, x.shape) for x in (outputs, *rest[:states])]
+    inputs = (*grads, *first, *kept, arrays[1], arrays[-1])
+    return [
+        RecurrentSample(name, arrays, params, partial(_packed, kind, is_back)),
+        RecurrentSample(f"{name}_backward", inputs, params, partial(_packed_gradients, kind, is_back, arrays)),
+    ]

@@ -68,26 +68,26 @@ class _Turn(NamedTuple):
     Attributes:
         start: the place of the step's first row among all rows.
         before: that of the step before.
-        count: how many rows the step has.
+        size: how many rows the step has.
         known: how many of them were there at the step before; the others begin here.
         following: how many of them go on at the next step, in the layer's order.
     """
 
     start: str
     before: str
-    count: str
+    size: str
     known: str
     following: str
 
 
-class _Rows(NamedTuple):
+class _TurnRows(NamedTuple):
     """The unit's rows at a step that come from one place.
 
     Attributes:
         turn: the step.
         first, last: the rows.
-        at: the place of row 0 of the states before, among the rows of ``is_later`` array.
-        is_later: whether the states before are results, not those to begin with.
+        at: where the states before begin among the rows of their array.
+        is_later: whether that is a result's; else the states to begin with.
     """
 
     turn: _Turn
@@ -174,13 +174,13 @@ class _Text:
         return _Turn(start, b.op(f"sub i64 {start}, {earlier}"), count, known, later)
 
     @contextmanager
-    def rows(self, turn: _Turn) -> Iterator[_Rows]:
+    def rows(self, turn: _Turn) -> Iterator[_TurnRows]:
         """The unit's rows at a step, by where the states before them are."""
         b = self.b
-        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.count}")
+        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.size}")
         if not (self.form.is_packed and self.form.is_back):  # all rows were there before, or none
             is_later = b.op(f"icmp sgt i64 {turn.known}, 0")
-            yield _Rows(turn, self.first, last, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
+            yield _TurnRows(turn, self.first, last, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
             return
         with b.loop("0", "2") as part:
             is_later = b.op(f"icmp eq i64 {part}, 0")
@@ -188,9 +188,9 @@ class _Text:
             border = b.call("i64", "llvm.smin.i64", f"i64 {border}", f"i64 {last}")
             first = b.op(f"select i1 {is_later}, i64 {self.first}, i64 {border}")
             end = b.op(f"select i1 {is_later}, i64 {border}, i64 {last}")
-            yield _Rows(turn, first, end, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
+            yield _TurnRows(turn, first, end, b.op(f"select i1 {is_later}, i64 {turn.before}, i64 0"), is_later)
 
-    def of_state(self, rows: _Rows, later: int, start: int) -> str:
+    def of_state(self, rows: _TurnRows, later: int, start: int) -> str:
         """The address of row 0 of the states before: results, or those to begin with."""
         b = self.b
         place = b.op(f"select i1 {rows.is_later}, ptr {b.places[later]}, ptr {b.places[start]}")
@@ -314,7 +314,7 @@ class _Text:
         with self.elements(self.first, self.last) as (row, unit, mask):
             self.store(self.load(source, self.state(row), unit, mask), to, self.state(row), unit, mask)
 
-    def keep_before(self, rows: _Rows, source: str, to: int) -> None:
+    def keep_before(self, rows: _TurnRows, source: str, to: int) -> None:
         """Of packed rows: the states before the step, in the places of the step's rows."""
         with self.elements(rows.first, rows.last) as (row, unit, mask):
             value = self.load_at(source, self.state(row), unit, mask)
@@ -324,7 +324,7 @@ class _Text:
         """Of packed rows: the states of those that end at the step. ``arrays``: of all steps, of the ends."""
         b = self.b
         first = b.call("i64", "llvm.smax.i64", f"i64 {self.first}", f"i64 {turn.following}")
-        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.count}")
+        last = b.call("i64", "llvm.smin.i64", f"i64 {self.last}", f"i64 {turn.size}")
         with self.elements(first, last) as (row, unit, mask):
             for source, to in arrays:
                 value = self.load(source, self.row(source, turn, row), unit, mask)
@@ -425,7 +425,7 @@ def _through_products(x: _Text, turn: _Turn, of_gates: int, panels: int, of_h: i
 
     width = f"%extent.{of_gates}.2"
     source = b.element(of_gates, b.op(f"mul i64 {turn.start}, {width}"))
-    last = b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.count}")
+    last = b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.size}")
     x.products((x.first, last), source, width, panels, then)
 
 
@@ -484,7 +484,7 @@ def _plain_backward(through: Callable[[Lanes, Lanes], Lanes], x: _Text) -> None:
     of_gates, of_h = islice(x.results(), 2)
     x.copy_state(grad_h, of_h)
     with x.turns(is_reversed=True) as turn:
-        last = x.b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.count}")
+        last = x.b.call("i64", "llvm.smin.i64", f"i64 {x.last}", f"i64 {turn.size}")
         with x.elements(x.first, last) as (row, unit, mask):
             own, state = x.row(outputs, turn, row), x.state(row)
             to_h = x.load(grad, own, unit, mask) + x.load(of_h, state, unit, mask)

@@ -249,10 +249,10 @@ def _resumed(trie: Trie, node: TrieNode) -> tuple[_Fork, Unfinished] | None:
     at = node
     while at.parent is not None:
         nodes.append(at)
-        fork = trie.forks.get((at.parent, _kind_of(at)))
-        for family in fork.families if fork is not None else ():
+        fork: _Fork | None = trie.forks.get((at.parent, _kind_of(at)))
+        for family in () if fork is None else fork.families:
             unfinished = family.resumed(nodes[::-1])
-            if unfinished is not None:
+            if unfinished is not None and fork is not None:
                 trie.forks[node] = fork, unfinished
                 return fork, unfinished
         at = at.parent

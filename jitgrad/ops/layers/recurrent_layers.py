@@ -195,15 +195,15 @@ def _fits_kernels(avals: Sequence[Aval], *_: Any) -> bool:
 # --- NumPy's rules ---
 
 
-def _parts(counts: Sequence[int], rows: int, total: int, is_back: bool) -> list[tuple[int, int]]:
+def _parts(counts: list[int], rows: int, total: int, is_back: bool) -> list[tuple[int, int]]:
     """(Place of the first row, how many rows) of each step, in the layer's order.
 
     Raises:
         RuntimeError: for numbers of rows that are not those of packed sequences.
     """
-    falls = all(a >= b > 0 for a, b in zip([rows, *counts[:-1]], counts, strict=True))
-    if not len(counts) or counts[0] != rows or not falls or sum(counts) != total:
-        raise RuntimeError(f"packed sequences: {total} rows of {rows} sequences are not steps of {list(counts)} rows")
+    falls = all(a >= b > 0 for a, b in zip([rows, *counts], counts, strict=False))
+    if not counts or counts[0] != rows or not falls or sum(counts) != total:
+        raise RuntimeError(f"packed sequences: {total} rows of {rows} sequences are not steps of {counts} rows")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).tolist()
     found = list(zip(starts, counts, strict=True))
     return found[::-1] if is_back else found
@@ -251,7 +251,7 @@ def _np_backward(layer: _Layer, is_packed: bool, grad: Any, *rest: Any) -> tuple
     outputs, kept = None if outputs is None else _flat(outputs), [_flat(x) for x in kept]
     rows, width = _flat(grad), layer.gates * weight.shape[1]
     parts = _parts(counts, len(of_states[0]), len(rows), is_back)
-    own = outputs if layer.name != "lstm" else kept[0]  # the states that the way back asks for
+    own: Any = outputs if layer.name != "lstm" else kept[0]  # the states that the way back asks for
     before = np.empty_like(own)
     state = next((x.copy() for x in start_states if x is not None), np.zeros_like(of_states[0]))
     for start, count in parts:
@@ -316,7 +316,7 @@ def _before(outputs: Any, start: Any, is_back: bool) -> Any:
 
 
 def _by_steps(
-    layer: _Layer, grads: Sequence[Any], saved: _Saved, of_kept: Sequence[Any]
+    layer: _Layer, grads: Sequence[Any], saved: _Saved, of_kept: Sequence[Any], of_before: Any
 ) -> tuple[Any, Any, tuple[Any, ...], Any]:
     """(Gradients of both parts of the gates, of the states; the states before all rows), so that they can be
     differentiated: step after step.
@@ -324,7 +324,7 @@ def _by_steps(
     Args:
         grads: of the outputs, and of the states at the ends.
         saved: of the layer.
-        of_kept: gradients of what was kept; None: there are none.
+        of_kept, of_before: gradients of what was kept, and of the states before packed rows; None: there are none.
     """
     outputs, kept = saved.outputs.flatten(0, -2), [x.flatten(0, -2) for x in saved.kept]
     grad, of_own = grads[0].flatten(0, -2), [None if g is None else g.flatten(0, -2) for g in of_kept]
@@ -344,7 +344,8 @@ def _by_steps(
             here(grad) + to_h, others, before, here(outputs), [here(x) for x in kept], [here(g) for g in of_own]
         )
         through = of_hidden.mm(saved.weight)
-        found = [through if direct[0] is None else direct[0] + through, *direct[1:]]
+        of_h = through if direct[0] is None else direct[0] + through
+        found = [of_h if of_before is None else of_h + here(of_before), *direct[1:]]
         of_states = [_joined(new, old) for new, old in zip(found, of_states, strict=True)]
         of_rows[start] = of_x, of_hidden, before[0]
     columns = zip(*[of_rows[start] for start in sorted(of_rows)], strict=True)
@@ -406,9 +407,9 @@ def _forward_joint(
     ends = 1 + layer.states
     given = [defined(g, like) for g, like in zip(grads[:ends], (outputs, *states), strict=True)]
     of_kept = grads[ends : ends + len(kept)]
-    before = saved.before
-    if thread.grad_enabled or any(g is not None for g in of_kept):
-        of_gates, of_hidden, of_states, before = _by_steps(layer, given, saved, of_kept)
+    before, of_before = saved.before, grads[-1] if is_packed else None
+    if thread.grad_enabled or of_before is not None or any(g is not None for g in of_kept):
+        of_gates, of_hidden, of_states, before = _by_steps(layer, given, saved, of_kept, of_before)
     else:
         first = {"lstm": states[1:], "gru": (*states, outputs)}.get(layer.name, (outputs,))
         operands = (*given, *first, *kept, weight, *([sizes] if is_packed else []))
