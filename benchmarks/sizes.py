@@ -23,9 +23,10 @@ __all__ = ["PROGRAMS", "WAYS", "Times", "main", "measure", "run"]
 WAYS = ("torch", "jitgrad, eager", "jitgrad, compiled")
 EARLY, LATE, STEPS = 100, 200, 300
 LENGTHS = {
-    "block": (16, 128), "mlp": (10, 2000), "set": (5, 100), "lstm": (8, 64), "images": (16, 48), "graph": (50, 800),
+    "block": (16, 128), "mlp": (10, 2000), "set": (5, 100), "lstm": (8, 64), "packed": (8, 64), "images": (16, 48),
+    "graph": (50, 800),
 }  # fmt: skip
-"""Of sentences, of a batch, of a set, of a series, of an image's sides, of a graph's nodes."""
+"""Of sentences, of a batch, of a set, of series, of an image's sides, of a graph's nodes."""
 
 Part = tuple[Any, Callable[[int], tuple[Any, ...]], Callable[..., Any]]
 """(Model, size -> inputs, loss of inputs)."""
@@ -74,6 +75,22 @@ def _lstm(m: Any, other: Callable[[], int]) -> Part:
     return model, lambda n: (m.randn(8, n, 32), m.randn(8, n, 64)), lambda x, y: loss_of(model(x)[0], y)
 
 
+def _packed(m: Any, other: Callable[[], int]) -> Part:
+    """A recurrence over packed sequences, each of another length."""
+    model, rnn = m.nn.LSTM(32, 64, batch_first=True), m.nn.utils.rnn
+    loss_of = m.nn.functional.mse_loss
+
+    def inputs(n: int) -> tuple[Any, ...]:
+        lengths = [n, *[other() for _ in range(7)]]
+        return m.randn(8, max(lengths), 32), m.tensor(lengths), m.randn(8, max(lengths), 64)
+
+    def loss(x: Any, lengths: Any, y: Any) -> Any:
+        out, _ = model(rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+        return loss_of(rnn.pad_packed_sequence(out, batch_first=True)[0], y)
+
+    return model, inputs, loss
+
+
 def _images(m: Any, other: Callable[[], int]) -> Part:
     """Convolutions over images of other heights and widths."""
     nn = m.nn
@@ -99,7 +116,8 @@ def _graph(m: Any, other: Callable[[], int]) -> Part:
 
 
 PROGRAMS: dict[str, Callable[[Any, Callable[[], int]], Part]] = {
-    "block": _block, "mlp": _mlp, "set": _set, "lstm": _lstm, "images": _images, "graph": _graph,
+    "block": _block, "mlp": _mlp, "set": _set, "lstm": _lstm, "packed": _packed, "images": _images,
+    "graph": _graph,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import jitgrad as jg
 from jitgrad.nn import functional as F
+from jitgrad.ops.dispatch_hook import call
 from jitgrad.runtime.eager.new_shapes import at_once
 
 SIZES = (101, 300, 301, 517, 640, 777, 1000, 1203)
@@ -17,6 +18,15 @@ SIZES = (101, 300, 301, 517, 640, 777, 1000, 1203)
 
 def _positions(n: int, *shape: int) -> Any:
     return jg.from_numpy(np.random.default_rng(n).integers(0, n, shape))
+
+
+def _through_a_layer(name: str, gates: Any, rest: list[Any]) -> Any:
+    """A recurrent layer and its backward, of as many gates as its weight has rows."""
+    width = gates.shape[-1]
+    operands = [gates, 0.1 * jg.ones(width, 5), jg.ones(width), *rest]  # states forget
+    operands = [x.requires_grad_() if x.is_floating_point() else x for x in operands]
+    outputs = call(name, *operands, False)[0]
+    return outputs.detach(), *jg.autograd.grad(outputs.sum(), operands[:2])
 
 
 OPERATIONS: dict[str, Callable[[int], Any]] = {
@@ -54,6 +64,11 @@ OPERATIONS: dict[str, Callable[[int], Any]] = {
     "places of rows": lambda n: jg.arange(n)[:, None] * n + jg.arange(n),
     "clamp": lambda n: _positions(n, n).clamp(3, n - 3),
     "a number": lambda n: _positions(n, n) + n,
+    "steps of a layer": lambda n: _through_a_layer("_lstm_layer", jg.ones(n, 3, 20), [jg.ones(3, 5)] * 2),
+    "rows of a layer": lambda n: _through_a_layer("_gru_layer", jg.ones(4, n, 15), [jg.ones(n, 5)]),
+    "packed rows of a layer": lambda n: _through_a_layer(
+        "_rnn_tanh_layer_packed", jg.ones(2 * n - 1, 5), [jg.ones(n, 5), jg.tensor([n, n - 1])]
+    ),
 }
 
 

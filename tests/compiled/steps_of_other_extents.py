@@ -280,10 +280,38 @@ def _policy() -> tuple[Step, Data]:
     return _trained(model.parameters(), loss_of), data
 
 
+def _series() -> tuple[Step, Data]:
+    """A recurrence over series of other lengths, from states that are made before the series is looked at."""
+    layer, head = nn.LSTM(3, 12), nn.Linear(12, 2)
+
+    def loss_of(x: Any, y: Any) -> Any:
+        start = jg.zeros(1, 4, 12)
+        return (head(layer(x, (start, start))[0][-1]) - y).square().mean()
+
+    step = _trained([*layer.parameters(), *head.parameters()], loss_of)
+    return step, lambda rng, n: (rng.standard_normal((n, 4, 3)), rng.standard_normal((4, 2)))
+
+
+def _sequences() -> tuple[Step, Data]:
+    """Packed sequences: few numbers of steps, which come again, and ever other numbers of rows."""
+    layer, rnn = nn.GRU(3, 12, bidirectional=True), nn.utils.rnn
+
+    def loss_of(x: Any, lengths: Any) -> Any:
+        out, last = layer(rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+        return rnn.pad_packed_sequence(out)[0].square().mean() + last.mean()
+
+    def data(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
+        lengths = rng.integers(2, 9 + n % 5, 7)
+        lengths[rng.integers(0, 7)] = 9 + n % 5
+        return rng.standard_normal((9 + n % 5, 7, 3)), lengths
+
+    return _trained(layer.parameters(), loss_of), data
+
+
 PROGRAMS = {
     f.__name__[1:]: f
     for f in (
         _mlp, _attention, _recurrent, _graph, _sets, _masked, _forward, _in_place, _positions, _normed, _text, _images,
-        _segmented, _residual, _penalty, _forces, _policy,
+        _segmented, _residual, _penalty, _forces, _policy, _series, _sequences,
     )
 }  # fmt: skip

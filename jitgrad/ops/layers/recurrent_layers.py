@@ -12,7 +12,7 @@ before. What a step computes, and its sources, are those of ``recurrent_cells.py
 
 The gradient of the weight is ONE product over the rows of all steps,
   dW = [dG[0]; dG[1]; ...].T @ [h[-1]; h[0]; ...],
-and the way through the steps is one operation, ``_lstm_layer_backward``, which is not differentiated itself: with
+and the way through the steps is one operation, the layer's backward, which is not differentiated itself: with
 ``create_graph``, the rules of the single steps run one after the other.
 """
 
