@@ -206,7 +206,7 @@ class RNNBase(Module):
                     found, end = list(made[: len(sizes)]), made[len(sizes) :]
                 outputs.append(found)
                 last.append(end)
-            steps = _side_by_side(outputs, sizes) if self.bidirectional else outputs[0]
+            steps = [cat(both, -1) for both in zip(*outputs, strict=True)] if self.bidirectional else outputs[0]
         state = tuple(stack(parts) for parts in zip(*last, strict=True))
         if self.mode == "LSTM" and thread.autocast is bfloat16:  # the one of them that PyTorch gives back in bfloat16
             return list(lowered(*steps)), lowered(*state)
@@ -286,13 +286,6 @@ def _sequence(steps: Sequence[Any], count: int, time: int) -> Any:
     (rows,) = steps
     found = rows.unflatten(0, (count, -1))
     return found if time == 0 else found.transpose(0, 1).contiguous()
-
-
-def _side_by_side(outputs: Sequence[Sequence[Any]], sizes: Sequence[int]) -> list[Any]:
-    """Both directions' outputs; one that was one operation goes with one that was not by its steps."""
-    if len(outputs[0]) != len(outputs[1]):
-        outputs = [found[0].split(sizes) if len(found) == 1 else found for found in outputs]
-    return [cat(both, -1) for both in zip(*outputs, strict=True)]
 
 
 @has_front(PURE)
