@@ -117,6 +117,10 @@ SHAPES_MUTANTS = [
     ),
     *_in(
         "compiled/extents",
+        ("copies.py", "if id(i) not in self._instr_places:", "if False:",
+         f"{_PATHS}::test_other_extents_are_copied[series]"),
+        ("forks.py", "if before is None and node.children:", "if False:",
+         f"{_PATHS}::test_other_extents_are_copied[sequences]"),
         ("copies.py", "before.copying.again()", "before.copying",
          f"{_PATHS}::test_a_copy_goes_on_again_from_where_it_was"),
         ("node_copies.py", " if at in looked_at", "", f"{_PATHS}::test_other_extents_are_copied[policy]"),

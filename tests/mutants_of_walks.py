@@ -9,6 +9,8 @@ __all__ = ["WALK_MUTANTS"]
 _WALKS = "parity/test_walks.py"
 _VALUES = f"{_WALKS}::test_values_are_pytorch_s"
 _SPECIAL = "ops/test_special_kernels.py"
+_LAYERS = "nn/test_recurrent.py"
+_LAYER_VALUES = "nn/test_recurrent.py::test_gradients_of_packed_sequences"
 _GAMMA = "ops/test_gamma_kernels.py::test_values_are_right_to_the_last_bits"
 _LAPACK = "ops/test_lapack.py"
 
@@ -66,5 +68,28 @@ WALK_MUTANTS = [
         ("linalg/lapack.py", "            if not self.calls:\n                self.set(self.before)",
          "            self.set(self.before)",
          f"{_LAPACK}::test_the_number_is_set_back_after_an_error_and_by_the_last_of_several_calls"),
+    ),
+    *_in(
+        "codegen",
+        ("routines/recurrent.py", "of_hidden, panels, of_h, adds=True", "of_hidden, panels, of_h, adds=False",
+         f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("routines/recurrent.py", "    x.copy_state(grad_c, of_c)\n", "    x.copy_state(grad_h, of_c)\n",
+         f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("routines/recurrent.py", "{b.op(f'icmp sgt i64 {count}, 0')}", "true",
+         f"{_LAYERS}::test_wrong_numbers_of_packed_rows_give_nan"),
+        ("routines/recurrent_text.py", "i64 {self.first}\", f\"i64 {turn.following}\"",
+         "i64 {self.first}\", f\"i64 {turn.known}\"", f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("routines/recurrent_text.py", "if not (self.form.is_packed and self.form.is_back):", "if True:",
+         f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("routines/recurrent_tiles.py", "add i64 {b.op(f'mul i64 {row}, {PANELS}')}, {panel}",
+         "add i64 {b.op(f'mul i64 {row}, {PANELS}')}, 0", f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("routines/walks.py", "(0, blocks * lanes - hidden, 0)", "(blocks * lanes - hidden, 0, 0)", _LAYER_VALUES),
+    ),
+    *_in(
+        "ops",
+        ("layers/recurrent_layers.py", "thread.grad_enabled or of_before is not None or", "of_before is not None or",
+         f"{_LAYERS}::test_gradients_of_packed_sequences"),
+        ("layers/recurrent_layers.py", "_joined(steps.narrow(0, place, min(known, count)), start.narrow(0, 0, count))",
+         "steps.narrow(0, place, count)", f"{_LAYERS}::test_gradients_of_packed_sequences"),
     ),
 ]  # fmt: skip

@@ -10,6 +10,7 @@ the trie.
 
 from __future__ import annotations
 
+import itertools
 import numbers
 import warnings
 from collections.abc import Sequence
@@ -166,6 +167,8 @@ class RNNBase(Module):
         else:
             state = given if order is None else tuple(part.index_select(1, order) for part in given)
         self._check_sizes(data, 2, state, sizes[0])
+        if sum(sizes) != data.shape[0] or sizes[-1] < 1 or any(a < b for a, b in itertools.pairwise(sizes)):
+            raise RuntimeError(f"batch_sizes {sizes} are not those of packed sequences of {data.shape[0]} rows in all")
         steps, last = self._run_layers(data, sizes, state, batch_sizes)
         if back is not None:
             last = tuple(part.index_select(1, back) for part in last)

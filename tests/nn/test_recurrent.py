@@ -12,6 +12,7 @@ import pytest
 
 import jitgrad
 from jitgrad import events
+from jitgrad.ops.dispatch_hook import call
 from tests.modes import Mode
 from tests.nn.libraries import assert_as_pytorch, raised
 
@@ -254,6 +255,20 @@ def test_sequences_of_ever_other_lengths_are_one_path(kind: str, is_packed: bool
     assert sum(plans[6:]) == 0
 
 
+@pytest.mark.parametrize("name", ["_lstm_layer_packed", "_gru_layer_packed", "_rnn_tanh_layer_packed"])
+@pytest.mark.parametrize("sizes", [[3, 3], [4, 1], [2, 3], [3, 0, 2], [3, -1, 3], [10**12, 2]], ids=str)
+def test_wrong_numbers_of_packed_rows_give_nan(mode: Mode, name: str, sizes: list[int]) -> None:
+    """Of the operation, which nothing calls with such; what lies beside its arrays is not touched."""
+    gates = {"_lstm_layer_packed": 4, "_gru_layer_packed": 3}.get(name, 1)
+
+    def step(x: Any, sizes: Any) -> Any:
+        operands = [x, jitgrad.ones(2 * gates, 2), jitgrad.ones(2 * gates), *[jitgrad.ones(3, 2)] * (1 + (gates == 4))]
+        return call(name, *operands, sizes, False)
+
+    for result in mode.wrap(step)(jitgrad.ones(5, 2 * gates), jitgrad.tensor(sizes)):
+        assert result.isnan().all()
+
+
 def packed_gradients(xp: Any, kind: str, lengths: list[int], twice: bool) -> Any:
     draw = partial(xp.randn, dtype=xp.float64, requires_grad=True)
     m = getattr(xp.nn, kind)(3, 4, 2, bidirectional=True).double()
@@ -283,11 +298,11 @@ def test_wrong_numbers_of_packed_rows_are_an_error(mode: Mode, sizes: list[int])
     def step(rows: Any, sizes: Any) -> Any:
         return m(jitgrad.nn.utils.rnn.PackedSequence(rows, sizes), (jitgrad.zeros(1, 3, 3),) * 2)[0].data
 
-    call = mode.wrap(step)
+    run = mode.wrap(step)
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            call(jitgrad.ones(5, 2), jitgrad.tensor(sizes))
-        assert call(jitgrad.ones(5, 2), jitgrad.tensor([3, 2])).shape == (5, 3)
+            run(jitgrad.ones(5, 2), jitgrad.tensor(sizes))
+        assert run(jitgrad.ones(5, 2), jitgrad.tensor([3, 2])).shape == (5, 3)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from jitgrad.codegen.llvm.target import Target, host_target
+from jitgrad.codegen.llvm.text import float_literal
 from jitgrad.codegen.primitives.layers import GATES, LayerForm
 from jitgrad.codegen.routines.recurrent_text import LayerText, LayerTurn
 from jitgrad.codegen.routines.recurrent_tiles import PANEL_NBYTES, PANELS, StepProducts
@@ -246,13 +247,15 @@ def _routine(form: LayerForm, dtype: DType, count: int, target: Target) -> Array
     b.isa = target.isa
     tiles = _tiles(dtype, target)
     print_layer = (_BACKWARD if form.is_backward else _FORWARD)[form.layer]
-    result = "0"
     if form.is_packed:
         are_right = _are_right(b, form)
         with b.when(are_right):
             text = LayerText(b, tiles, form)
             print_layer(text)
-        result = b.op(f"select i1 {are_right}, i32 0, i32 1")
+        with b.when(b.op(f"xor i1 {are_right}, true")):
+            for array in range(form.operands, count):
+                with b.shared(f"%count.{array}") as place:
+                    b.store(array, place, float_literal(math.nan, tiles.scalar))
     else:
         text = LayerText(b, tiles, form)
         print_layer(text)
@@ -260,16 +263,19 @@ def _routine(form: LayerForm, dtype: DType, count: int, target: Target) -> Array
     for function in products:
         b.declarations.update(function.declarations)
         function.declarations.clear()
-    parts = [b.finish(f"ret i32 {result}", "internal i32"), *(f.finish(result_type="internal void") for f in products)]
+    parts = [b.finish("ret i32 0", "internal i32"), *(f.finish(result_type="internal void") for f in products)]
     arrays = [RoutineParam("array", each.name, 3) for each in dtypes]
     params = [RoutineParam("unit", "i64"), *arrays, RoutineParam("int", "i64")]
     words = [form.layer, *(word for word in ("packed", "backward") if getattr(form, f"is_{word}"))]
     name = "_".join([*words, "layer", *(["from_the_end"] if form.is_back else []), dtype.name])
-    return ArrayRoutine(name, "\n".join(parts), b.name, params, can_fail=form.is_packed)
+    return ArrayRoutine(name, "\n".join(parts), b.name, params, can_fail=False)
 
 
 def _are_right(b: RowBuilder, form: LayerForm) -> str:
-    """Whether packed rows are what the kernel goes by: all at first, then no more than before, at least one."""
+    """Whether packed rows are what the kernel goes by: all at first, then no more than before, at least one.
+
+    Layers see to that. Whoever calls the operation with other numbers gets NaN, and nothing beside its arrays is read.
+    """
     counts = form.operands - 1
     inits = [("i64", f"%extent.{form.state}.1"), ("i64", "0"), ("i1", "true")]
     with b.fold("0", f"%extent.{counts}.2", 1, inits) as (step, carried):

@@ -8,7 +8,8 @@ Operands: the inputs' part of the gates, [T, N, gates * H], T steps of N rows; t
 its bias; the states to begin with, [N, H]. The param ``is_back``: from the last step to the first. Results: the outputs
 [T, N, H], the states at the ends, and what derivatives read. Packed rows are [rows of all steps, *], one step behind
 the other, and the last operand says how many rows each step has, [T] int64, first all N and then never more than
-before. What a step computes, and its sources, are those of ``recurrent_cells.py``.
+before; with other numbers, which layers refuse, all results are NaN. What a step computes, and its sources, are those
+of ``recurrent_cells.py``.
 
 The gradient of the weight is ONE product over the rows of all steps,
   dW = [dG[0]; dG[1]; ...].T @ [h[-1]; h[0]; ...],
@@ -195,18 +196,17 @@ def _fits_kernels(avals: Sequence[Aval], *_: Any) -> bool:
 # --- NumPy's rules ---
 
 
-def _parts(counts: list[int], rows: int, total: int, is_back: bool) -> list[tuple[int, int]]:
-    """(Place of the first row, how many rows) of each step, in the layer's order.
-
-    Raises:
-        RuntimeError: for numbers of rows that are not those of packed sequences.
-    """
-    falls = all(a >= b > 0 for a, b in zip([rows, *counts], counts, strict=False))
-    if not counts or counts[0] != rows or not falls or sum(counts) != total:
-        raise RuntimeError(f"packed sequences: {total} rows of {rows} sequences are not steps of {counts} rows")
+def _parts(counts: list[int], is_back: bool) -> list[tuple[int, int]]:
+    """(Place of the first row, how many rows) of each step, in the layer's order."""
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).tolist()
     found = list(zip(starts, counts, strict=True))
     return found[::-1] if is_back else found
+
+
+def _are_packed(counts: list[int], rows: int, total: int) -> bool:
+    """Whether packed sequences have such numbers of rows: all ``rows`` at first, then no more than before."""
+    falls = all(a >= b > 0 for a, b in zip([rows, *counts], counts, strict=False))
+    return falls and counts[:1] == [rows] and sum(counts) == total
 
 
 def _flat(x: Any) -> Any:
@@ -219,9 +219,10 @@ def _np_forward(layer: _Layer, is_packed: bool, gates: Any, weight: Any, bias: A
     counts = states.pop().tolist() if is_packed else [gates.shape[1]] * gates.shape[0]
     rows, hidden = _flat(gates), weight.shape[1]
     widths = (hidden, *[n * hidden for n in layer.kept], hidden)
-    outputs, *kept, before = (np.empty((len(rows), n), gates.dtype) for n in widths)
-    states = [x.copy() for x in states]
-    for start, count in _parts(counts, len(states[0]), len(rows), is_back):
+    outputs, *kept, before = (np.full((len(rows), n), np.nan, gates.dtype) for n in widths)
+    are_right = _are_packed(counts, len(states[0]), len(rows))
+    states = [x.copy() if are_right else np.full_like(x, np.nan) for x in states]
+    for start, count in _parts(counts, is_back) if are_right else ():
         at = slice(start, start + count)
         now = [x[:count].copy() for x in states]
         before[at] = now[0]
@@ -244,20 +245,21 @@ def _saved(layer: _Layer, given: Sequence[Any]) -> tuple[Sequence[Any], Any, Seq
 
 def _np_backward(layer: _Layer, is_packed: bool, grad: Any, *rest: Any) -> tuple[Any, ...]:
     *operands, is_back = rest
-    of_states = [x.copy() for x in operands[: layer.states]]
     *given, weight = operands[layer.states : -1] if is_packed else operands[layer.states :]
     counts = operands[-1].tolist() if is_packed else [grad.shape[1]] * grad.shape[0]
+    are_right = _are_packed(counts, len(operands[0]), len(_flat(grad)))
+    of_states = [x.copy() if are_right else np.full_like(x, np.nan) for x in operands[: layer.states]]
     start_states, outputs, kept = _saved(layer, given)
     outputs, kept = None if outputs is None else _flat(outputs), [_flat(x) for x in kept]
     rows, width = _flat(grad), layer.gates * weight.shape[1]
-    parts = _parts(counts, len(of_states[0]), len(rows), is_back)
+    parts = _parts(counts, is_back) if are_right else []
     own: Any = outputs if layer.name != "lstm" else kept[0]  # the states that the way back asks for
     before = np.empty_like(own)
     state = next((x.copy() for x in start_states if x is not None), np.zeros_like(of_states[0]))
     for start, count in parts:
         before[start : start + count] = state[:count]
         state[:count] = own[start : start + count]
-    of_gates, of_hidden = np.empty((len(rows), width), grad.dtype), np.empty((len(rows), width), grad.dtype)
+    of_gates, of_hidden = (np.full((len(rows), width), np.nan, grad.dtype) for _ in range(2))
     for start, count in parts[::-1]:
         at = slice(start, start + count)
         to_h, *others = (x[:count].copy() for x in of_states)
@@ -329,7 +331,7 @@ def _by_steps(
     outputs, kept = saved.outputs.flatten(0, -2), [x.flatten(0, -2) for x in saved.kept]
     grad, of_own = grads[0].flatten(0, -2), [None if g is None else g.flatten(0, -2) for g in of_kept]
     of_states = list(grads[1:])
-    parts = _parts(saved.counts(), saved.states[0].shape[0], outputs.shape[0], saved.is_back)
+    parts = _parts(saved.counts(), saved.is_back)
     of_rows: dict[int, tuple[Any, Any, Any]] = {}
     for turn in reversed(range(len(parts))):
         start, count = parts[turn]
@@ -408,7 +410,8 @@ def _forward_joint(
     given = [defined(g, like) for g, like in zip(grads[:ends], (outputs, *states), strict=True)]
     of_kept = grads[ends : ends + len(kept)]
     before, of_before = saved.before, grads[-1] if is_packed else None
-    if thread.grad_enabled or of_before is not None or any(g is not None for g in of_kept):
+    are_differentiated = thread.grad_enabled or of_before is not None or any(g is not None for g in of_kept)
+    if are_differentiated and outputs.device.type != "meta":  # there, shapes are all, and nobody knows the rows
         of_gates, of_hidden, of_states, before = _by_steps(layer, given, saved, of_kept, of_before)
     else:
         first = {"lstm": states[1:], "gru": (*states, outputs)}.get(layer.name, (outputs,))
