@@ -19,6 +19,7 @@ from jitgrad.ops.views.strided import COPY_SLICES
 from jitgrad.probe import probe
 from jitgrad.runtime.eager.direct import here, tick
 from jitgrad.runtime.eager.instr_runs import INSTR_RUNS
+from jitgrad.runtime.eager.kernel import goes_by_steps
 from jitgrad.runtime.eager.numpy_rule import is_laid_out, own, run_numpy
 from jitgrad.runtime.eager.plan import find_plan
 from jitgrad.runtime.storage.storage import Storage
@@ -71,11 +72,16 @@ def compute(instr: Instr, arrays: list[Any], is_watched: bool = False) -> list[A
     if op.numpy is None:
         return _copied_views(instr, arrays[0])
     if len(instr.avals) == 1 and op.num_inputs > 0:
-        known = zip(instr.input_avals, arrays, strict=True)
-        plan = find_plan(op, [x if aval is None else aval for aval, x in known], instr.params)
+        operands = zip(instr.input_avals, arrays, strict=True)
+        plan = find_plan(op, [x if aval is None else aval for aval, x in operands], instr.params)
         if plan.is_plain:  # as eager execution does it
             args = [plan.constant(x) if aval is None else x for aval, x in zip(instr.input_avals, arrays, strict=True)]
             return [plan.run_anyhow(args)]
+    if goes_by_steps(op):
+        operands = zip(instr.input_avals, arrays, strict=True)
+        if all([aval is not None and is_laid_out(x, aval) for aval, x in operands]):
+            made: list[Any] = find_plan(op, [*instr.input_avals], instr.params).compute(arrays)
+            return made
     results = run_numpy(op, arrays, instr.params, instr.avals)
     return [own(r, row_major(a), arrays) for r, a in zip(results, instr.avals, strict=True)]
 

@@ -41,8 +41,8 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.recording.graph import Segment
 
 __all__ = [
-    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "has_kernel", "install_kernels", "is_due",
-    "is_product", "kernel_of", "kernel_of_write", "programs_are_due", "step_maker",
+    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "goes_by_steps", "has_kernel", "install_kernels",
+    "is_due", "is_product", "kernel_of", "kernel_of_write", "programs_are_due", "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
@@ -57,6 +57,8 @@ _OF_A_FORMULA, _OF_A_SERIES = 5, 40
 
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "linear", "linear_nobias"])
 _CONVOLUTIONS = frozenset(["conv2d", "conv2d_input", "conv2d_weight"])
+_LAYERS = ("_lstm_layer", "_gru_layer", "_rnn_tanh_layer", "_rnn_relu_layer")
+"""How the names of operations begin whose rules take some calls of NumPy for each of many steps."""
 _OFTEN = 3
 """Without kernels, rules of one kind that run so often are made programs."""
 _LARGE_NBYTES = 64 << 10
@@ -132,6 +134,8 @@ def is_due(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], run: int, wh
     """
     if op.is_update or op.name in _CONVOLUTIONS:  # shapes that stay; rules that copy each window
         return True
+    if goes_by_steps(op):
+        return True
     is_heavy = what != "operation" or not (is_product(op) or _is_one_call(op))
     weight = _OF_A_SERIES if op.name in _SERIES else _OF_A_FORMULA if is_heavy else 1
     return pays((what, op.name), operands, work_of(operands, outs, is_product(op), weight), run)
@@ -150,6 +154,11 @@ def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: 
     if len(avals) < len(operands) and not _takes_numbers(op, operands):
         return False
     return op.has_lowering([x if type(x) is Aval else None for x in operands], params)
+
+
+def goes_by_steps(op: Op) -> bool:
+    """Whether the rule of an operation takes some calls of NumPy for each of many steps."""
+    return op.name.startswith(_LAYERS)
 
 
 def is_product(op: Op) -> bool:
