@@ -29,7 +29,7 @@ SHAPES_MUTANTS = [
          f"{_EVER}::test_same_bits_make_every_program_at_once"),
         ("new_shapes.py", "(_holders or config.same_bits)", "config.same_bits",
          f"{_EVER}::test_gradcheck_compares_bits"),
-        ("kernel.py", "if op.is_update or op.name in _CONVOLUTIONS:", "if False:",
+        ("kernel.py", "if op.is_update or op.name in _CONVOLUTIONS or goes_by_steps(op):", "if False:",
          f"{_EVER}::test_updates_and_convolutions_have_theirs_at_once"),
         ("plan.py", "if not mine.numel or _kind_of(mine) != _kind_of(other):", "if False:",
          f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from jitgrad.codegen.llvm.target import Target, host_target
@@ -58,56 +58,75 @@ def _tiles(dtype: DType, target: Target) -> StepProducts:
     return StepProducts(scalar, panel_lanes(dtype), rows, panels)
 
 
-def _lstm(x: LayerText) -> None:
-    """gates, panels, bias, h, c; outputs, cells, activated. Packed: counts; and h, c at the ends, h before."""
-    gates, panels, bias, h0, c0 = range(5)
-    outputs, cells, activated, h_end, c_end, before = islice(x.results(), 6)
+_Then = Callable[[str, str, str, int], None]
+
+
+def _all_steps(
+    x: LayerText,
+    states: Sequence[tuple[int, int, int]],
+    before: int,
+    make: Callable[[LayerTurn, list[str]], _Then],
+) -> None:
+    """A layer forward: gates, panels, bias, states; outputs ...
+
+    Args:
+        states: per state, the arrays of all steps, of what it begins with, and of the ends of packed rows; h first.
+        before: the array of h before each of the packed rows.
+        make: gives what is done with the sums of a product, see ``LayerText.products``, for a step and the addresses of
+            the states before it.
+    """
     with x.turns() as turn:
         with x.rows(turn) as rows:
-            h, c = x.of_state(rows, outputs, h0), x.of_state(rows, cells, c0)
-
-            def then(row: str, unit: str, nr: str, _: int) -> None:
-                mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
-                i, f, g, o = (
-                    x.sum(nr, k) + x.load(bias, "0", unit, mask, k) + x.load(gates, at, unit, mask, k) for k in range(4)
-                )
-                i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
-                new = f * x.load_at(c, x.state(row), unit, mask) + i * g
-                x.store(o * tanh(new), outputs, own, unit, mask)
-                x.store(new, cells, own, unit, mask)
-                for k, gate in enumerate((i, f, g, o)):
-                    x.store(gate, activated, at, unit, mask, k)
-
-            x.products((rows.first, rows.last), h, x.hidden, panels, then)
+            known = [x.of_state(rows, later, start) for later, start, _ in states]
+            x.products((rows.first, rows.last), known[0], x.hidden, x.form.weight, make(turn, known))
             if x.form.is_packed:
-                x.keep_before(rows, h, before)
+                x.keep_before(rows, known[0], before)
         if x.form.is_packed:
-            x.keep_ends(turn, ((outputs, h_end), (cells, c_end)))
+            x.keep_ends(turn, [(later, end) for later, _, end in states])
+
+
+def _lstm(x: LayerText) -> None:
+    """gates, panels, bias, h, c; outputs, cells, activated. Packed: counts; and h, c at the ends, h before."""
+    gates, _, bias, h0, c0 = range(5)
+    outputs, cells, activated, h_end, c_end, before = islice(x.results(), 6)
+
+    def make(turn: LayerTurn, states: list[str]) -> _Then:
+        def then(row: str, unit: str, nr: str, _: int) -> None:
+            mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
+            i, f, g, o = (
+                x.sum(nr, k) + x.load(bias, "0", unit, mask, k) + x.load(gates, at, unit, mask, k) for k in range(4)
+            )
+            i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+            new = f * x.load_at(states[1], x.state(row), unit, mask) + i * g
+            x.store(o * tanh(new), outputs, own, unit, mask)
+            x.store(new, cells, own, unit, mask)
+            for k, gate in enumerate((i, f, g, o)):
+                x.store(gate, activated, at, unit, mask, k)
+
+        return then
+
+    _all_steps(x, ((outputs, h0, h_end), (cells, c0, c_end)), before, make)
 
 
 def _gru(x: LayerText) -> None:
     """gates, panels, bias, h; outputs, activated, new. Packed: counts; and h at the ends, h before."""
-    gates, panels, bias, h0 = range(4)
+    gates, _, bias, h0 = range(4)
     outputs, activated, new, h_end, before = islice(x.results(), 5)
-    with x.turns() as turn:
-        with x.rows(turn) as rows:
-            h = x.of_state(rows, outputs, h0)
 
-            def then(row: str, unit: str, nr: str, _: int) -> None:
-                mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
-                hidden = [x.sum(nr, k) + x.load(bias, "0", unit, mask, k) for k in range(3)]
-                r, z = (sigmoid(hidden[k] + x.load(gates, at, unit, mask, k)) for k in range(2))
-                n = tanh(x.load(gates, at, unit, mask, 2) + r * hidden[2])
-                x.store(n + z * (x.load_at(h, x.state(row), unit, mask) - n), outputs, own, unit, mask)
-                x.store(hidden[2], new, own, unit, mask)
-                for k, gate in enumerate((r, z, n)):
-                    x.store(gate, activated, at, unit, mask, k)
+    def make(turn: LayerTurn, states: list[str]) -> _Then:
+        def then(row: str, unit: str, nr: str, _: int) -> None:
+            mask, at, own = x.mask(unit), x.row(gates, turn, row), x.row(outputs, turn, row)
+            hidden = [x.sum(nr, k) + x.load(bias, "0", unit, mask, k) for k in range(3)]
+            r, z = (sigmoid(hidden[k] + x.load(gates, at, unit, mask, k)) for k in range(2))
+            n = tanh(x.load(gates, at, unit, mask, 2) + r * hidden[2])
+            x.store(n + z * (x.load_at(states[0], x.state(row), unit, mask) - n), outputs, own, unit, mask)
+            x.store(hidden[2], new, own, unit, mask)
+            for k, gate in enumerate((r, z, n)):
+                x.store(gate, activated, at, unit, mask, k)
 
-            x.products((rows.first, rows.last), h, x.hidden, panels, then)
-            if x.form.is_packed:
-                x.keep_before(rows, h, before)
-        if x.form.is_packed:
-            x.keep_ends(turn, ((outputs, h_end),))
+        return then
+
+    _all_steps(x, ((outputs, h0, h_end),), before, make)
 
 
 def _relu(value: Lanes) -> Lanes:
@@ -116,22 +135,18 @@ def _relu(value: Lanes) -> Lanes:
 
 def _plain(activation: Callable[[Lanes], Lanes], x: LayerText) -> None:
     """gates, panels, bias, h; outputs. Packed: counts; and h at the ends, h before."""
-    gates, panels, bias, h0 = range(4)
+    gates, _, bias, h0 = range(4)
     outputs, h_end, before = islice(x.results(), 3)
-    with x.turns() as turn:
-        with x.rows(turn) as rows:
 
-            def then(row: str, unit: str, nr: str, panel: int) -> None:
-                mask, at = x.mask(unit), x.row(gates, turn, row)
-                value = x.sum(nr, panel) + x.load(bias, "0", unit, mask) + x.load(gates, at, unit, mask)
-                x.store(activation(value), outputs, at, unit, mask)
+    def make(turn: LayerTurn, states: list[str]) -> _Then:
+        def then(row: str, unit: str, nr: str, panel: int) -> None:
+            mask, at = x.mask(unit), x.row(gates, turn, row)
+            value = x.sum(nr, panel) + x.load(bias, "0", unit, mask) + x.load(gates, at, unit, mask)
+            x.store(activation(value), outputs, at, unit, mask)
 
-            h = x.of_state(rows, outputs, h0)
-            x.products((rows.first, rows.last), h, x.hidden, panels, then)
-            if x.form.is_packed:
-                x.keep_before(rows, h, before)
-        if x.form.is_packed:
-            x.keep_ends(turn, ((outputs, h_end),))
+        return then
+
+    _all_steps(x, ((outputs, h0, h_end),), before, make)
 
 
 def _through_sigmoid(g: Lanes, y: Lanes) -> Lanes:

@@ -401,6 +401,7 @@ def _forward_joint(
     layer: _Layer, is_packed: bool, backward: str, context: RuleContext, grads: Any, wanted: list[int],
     weight: Any, *rest: Any,
 ) -> dict[int, Any]:  # fmt: skip
+    """The gradients of a layer's operands. ``rest``: the states, sizes of packed rows, outputs, what was kept."""
     (is_back,) = context.params
     states, rest = rest[: layer.states], rest[layer.states :]
     sizes, rest = (rest[0], rest[1:]) if is_packed else (None, rest)

@@ -132,9 +132,7 @@ def is_due(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], run: int, wh
     Args:
         what: the operation's own program, or its derivative's: each is a kind.
     """
-    if op.is_update or op.name in _CONVOLUTIONS:  # shapes that stay; rules that copy each window
-        return True
-    if goes_by_steps(op):
+    if op.is_update or op.name in _CONVOLUTIONS or goes_by_steps(op):  # shapes that stay; rules that take long
         return True
     is_heavy = what != "operation" or not (is_product(op) or _is_one_call(op))
     weight = _OF_A_SERIES if op.name in _SERIES else _OF_A_FORMULA if is_heavy else 1
