@@ -49,6 +49,7 @@ from ran_before import (  # noqa: E402, F401
     pytest_sessionfinish,
 )
 from threads import wait_for_devices  # noqa: E402
+from torch_quickly import quicken  # noqa: E402
 
 import jitgrad  # noqa: E402
 from jitgrad.compiled import native_eager  # noqa: E402
@@ -130,8 +131,9 @@ def _seed() -> None:
     jitgrad.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+    if hasattr(torch := sys.modules.get("torch"), "manual_seed"):
+        quicken(torch)
+        torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
