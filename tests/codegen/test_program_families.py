@@ -5,7 +5,7 @@ Tests run with ``config.verify``: each program that a family gives is compared w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,14 @@ import jitgrad as jg
 from jitgrad.codegen import families as module
 from jitgrad.codegen.families import compare, families
 from jitgrad.codegen.schedule.memory import Lifetime, plan_arena, planned_by_size
-from jitgrad.compiled import eager_kernels
-from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.new_shapes import at_once
-from jitgrad.runtime.eager.plan import plans
 from jitgrad.structs import replaced
 from tests.codegen.test_any_extent import OPERATIONS
 
+pytestmark = pytest.mark.usefixtures("nothing_is_known")
 SIZES = (101, 118, 109, 97, 122, 73, 66, 125, 88, 114)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_known() -> Iterator[None]:
-    families.forget()
-    plans.clear()
-    eager_kernels._known.clear()
-    assert config.verify
-    yield
-    families.forget()
 
 
 def _counts(call: Callable[[int], Any], sizes: Any) -> dict[str, int]:

@@ -6,7 +6,6 @@ Tests run with ``config.verify``: each program that a family gives is compared w
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,12 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.codegen.families import families
 from jitgrad.codegen.gemm import tuning
-from jitgrad.compiled import eager_kernels
 from jitgrad.config import config
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.new_shapes import at_once
-from jitgrad.runtime.eager.plan import plans
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_known() -> Iterator[None]:
-    families.forget()
-    plans.clear()
-    eager_kernels._known.clear()
-    assert config.verify
-    yield
-    families.forget()
+pytestmark = pytest.mark.usefixtures("nothing_is_known")
 
 
 @pytest.fixture(params=["by the model", "measured"])
