@@ -1,6 +1,6 @@
 """What takes time in PyTorch on a machine without accelerators, and changes nothing there.
 
-``conftest.py`` calls ``quicken`` before the first test that finds PyTorch imported.
+``conftest.py`` calls ``quicken`` before each test that finds PyTorch imported: a test before may have imported it.
 """
 
 from __future__ import annotations
