@@ -53,6 +53,7 @@ COUNTERS: dict[str, str] = {
     "built_beside": "of these, by processes beside this one, Note [Builders]",
     "launches": "kernel launches",
     "implicit_products": "products compiled whose operands are windows of an image, never in memory as matrices",
+    "products_in_regions": "of these, those that leave out terms of padding, Note [Regions of a product]",
     "long_products": "products of a sum that became one product, in plans: a gradient of a weight that is used often",
     "tall_products": "products by one right operand that became one, in plans: those of inputs of all steps of a loop",
     "scatters_in_place": "scatters that update the storage they are written to, in plans, Note [Scatters in place]",

@@ -191,6 +191,7 @@ class Linker:
             own = self._filled(kernel.words)
             args, units, grain, cost = windows_launch(kernel.spec, kernel.windows, operands[0], operands[1], own)
             bump("implicit_products")
+            bump("products_in_regions", kernel.spec.regions)
             return Launch(code.address, args, units, grain, cost, code.name)
         args, units, grain, cost = gemm_launch(
             kernel.spec, m, n, k, batch, operands[0], operands[1], self._filled(kernel.words)

@@ -75,7 +75,7 @@ def _one(v: Value, args: list[np.ndarray], inputs: dict[int, np.ndarray], scalar
         "permute": lambda: args[0].transpose(p),
         "slice": lambda: args[0][tuple(_indices(s, t, n) for s, t, n in zip(p[0], p[1], v.shape, strict=True))],
         "pad": lambda: np.pad(args[0], list(zip(p[0], p[1], strict=True)), constant_values=p[2]),
-        "windows": lambda: args[0].reshape(-1)[_window_indices(*p)],
+        "windows": lambda: args[0].reshape(-1)[_window_indices(*p[:2])],
         "copy": lambda: args[0],
         "panels": lambda: args[0].transpose(1, 0, 2).reshape(v.shape),
         "update": lambda: _updated(args[0], args[1], p),

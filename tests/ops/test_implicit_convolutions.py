@@ -14,6 +14,7 @@ import pytest
 
 import jitgrad
 from jitgrad.codegen import link
+from jitgrad.codegen.gemm import windows
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.nn import functional as F
 from jitgrad.ops.windows import convolution_products, regions
@@ -66,14 +67,16 @@ def _step(x: Any, w: Any, g: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
     return (y, *jitgrad.autograd.grad(y, (x, w), g))
 
 
-@pytest.mark.parametrize("way", ["patches on top", "outputs on top", "regions"])
+@pytest.mark.parametrize("way", ["patches on top", "outputs on top", "regions", "regions of vectors"])
 @pytest.mark.parametrize("seed", range(20))
 def test_random_geometries(seed: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``way``: what the rows of the weight's gradient are; or padding is left out, Note [Regions of a convolution]."""
+    """``way``: what the rows of the weight's gradient are; or padding is left out, Note [Regions of a convolution],
+    Note [Regions of a product]."""
     monkeypatch.setattr(convolution_products, "_MANY_OUTS", 1 if way == "outputs on top" else 256)
     if way == "regions":
         for cost in ("_PRODUCT_COST", "_COPY_COST", "_TURN_COST", "_FEW_IMAGES", "_FEW_CHANNELS", "_GAIN"):
             monkeypatch.setattr(regions, cost, 0)
+    monkeypatch.setattr(windows, "_LEAST_GAIN", -1000 if way == "regions of vectors" else 15)
     rng = np.random.default_rng(seed)
     x_shape, w_shape, arguments = _draw(rng)
     dtype = [np.float32, np.float64][seed % 3 == 0]

@@ -380,7 +380,7 @@ class Lowerer:
     def _on_windows(self, v: Value, mid: int, kid: int) -> int | None:
         if 0 in v.shape:
             return self._emit("const", v.dtype, (), ("0",))
-        x, (offset, dims) = memory_of(v), v.params
+        x, (offset, dims, _) = memory_of(v), v.params
         if x in self.local or not self._is_row_major(x):
             raise Refuse("reads windows of what is not in memory, row by row", x)
         extents, digits = self.domain.extents, [digit for each in dims for digit in each]

@@ -4,7 +4,7 @@ Owns: ``emit_windows``.
 Must not know: shapes, digits (``windows``), what the epilogue computes.
 In: a ``GemmSpec`` and an ``Epilogue``. Out: the text of one LLVM module. See Note [Windows].
 
-for unit:                  a group, a block of vectors of columns, a block of rows
+for unit:                  a group, a block of vectors of columns (of one region), a block of rows
   for panel of vectors:    each with its image and its columns
     for pass over K:       as much of the panel as stays in the first cache is copied from the image
       for tile of rows:    as in ``tile``
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, open_scratch, passes
 from jitgrad.codegen.gemm.pack import transpose_block
@@ -30,7 +31,8 @@ _ARGS = (
     "unit_m", "unit_n", "units_m", "units_n", "depth", "sums_stride", "tables",
 )  # fmt: skip
 assert len(_ARGS) == GEMM_ARGS
-_HEADER = ("images", "vectors", "groups", "a_rows", "a_ks", "b_ks", "b_vectors")
+_HEADER = ("images", "vectors", "groups", "a_rows", "a_ks", "b_ks", "b_vectors", "blocks")
+_REGION = ("vectors", "k", "a_ks", "b_ks", "numbers")
 
 
 @dataclass(slots=True)
@@ -61,12 +63,16 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
         rest = b.op(f"udiv i64 {unit}, {arg['units_m']}")
         column_block = b.op(f"urem i64 {rest}, {arg['units_n']}")
         group = b.op(f"udiv i64 {rest}, {arg['units_n']}")
-        nest = Nest(b, spec, epilogue, arg, a, sums, group, "", "")
+        block = _enter_block(b, arg, tables, column_block) if spec.regions else None
+        nest = Nest(b, spec, epilogue, block.arg if block else arg, a, sums, group, "", "")
         nest.a = nest.at(a, group, arg["a_sg"])
         nest.where = where
         nest.row_start, nest.row_end = _span(nest, row_block, arg["unit_m"], arg["m"])
-        total = b.op(f"mul i64 {arg['images']}, {arg['vectors']}")
-        start, end = _span(nest, column_block, arg["unit_n"], total)
+        if block:
+            start, end = block.start, block.end
+        else:
+            total = b.op(f"mul i64 {arg['images']}, {arg['vectors']}")
+            start, end = _span(nest, column_block, arg["unit_n"], total)
         here = nest.at(b_base, group, arg["b_sg"])
         with b.loop(start, end, spec.vectors, hint="panel") as first:
             panel, vectors = _panel(nest, here, group, first, end)
@@ -77,6 +83,24 @@ def emit_windows(spec: GemmSpec, name: str, epilogue: Epilogue) -> str:
     if scratch is not None:
         scratch.close()
     return b.finish()
+
+
+class _Block(NamedTuple):
+    """A block of a region's vectors, Note [Regions of a product]: registers of its span, and of the kernel's arguments
+    as they are for the region."""
+
+    start: str
+    end: str
+    arg: dict[str, str]
+
+
+def _enter_block(b: FnBuilder, arg: dict[str, str], tables: str, number: str) -> _Block:
+    words = b.op(f"getelementptr [3 x i64], ptr {arg['blocks']}, i64 {number}")
+    region = b.op(f"getelementptr i64, ptr {tables}, i64 {_word(b, words, '0')}")
+    own = {name: _word(b, region, str(i)) for i, name in enumerate(_REGION)}
+    for name in ("a_ks", "b_ks", "numbers"):
+        own[name] = b.op(f"getelementptr i64, ptr {tables}, i64 {own[name]}")
+    return _Block(_word(b, words, "1"), _word(b, words, "2"), {**arg, **own})
 
 
 def _word(b: FnBuilder, table: str, index: str) -> str:
@@ -105,6 +129,8 @@ def _panel(nest: Nest, b_base: str, group: str, first: str, end: str) -> tuple[P
         q = nest.min(wanted, top)
         image = b.op(f"udiv i64 {q}, {arg['vectors']}")
         number = b.op(f"urem i64 {q}, {arg['vectors']}")
+        if spec.regions:
+            number = _word(b, arg["numbers"], number)
         col = b.op(f"mul i64 {number}, {spec.width}")
         exists = b.op(f"icmp slt i64 {wanted}, {end}")
         columns = b.op(f"sub i64 {arg['n']}, {col}")

@@ -92,7 +92,7 @@ def _lowered_view(x: Value, stored: Mapping[Value, Any]) -> View:
 
 
 def _windows_view(x: Value) -> View:
-    memory, (offset, dims) = memory_of(x), x.params
+    memory, (offset, dims, _) = memory_of(x), x.params
     if not host_target().has_masks:
         raise Refuse("this target's products have no windows", x)
     if memory.op == "input":
@@ -163,7 +163,8 @@ def windows_of(product: Value, views: list[View]) -> Product | None:
     found = product_of((batch, m, n, k), views[0][2], views[1][2])
     if isinstance(found, int):
         raise Refuse("a batch that is not made of images and groups", product.srcs[found])
-    return found
+    columns = product.srcs[1]
+    return found._replace(seen=columns.params[2]) if columns.op == "windows" else found
 
 
 class _EpilogueBody(NamedTuple):

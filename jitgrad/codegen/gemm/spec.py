@@ -72,6 +72,7 @@ class GemmSpec:
         segments: see Note [Windows].
         copy_rows: the unit's rows of a transposed A are copied, tile by tile, once for all panels, so that it is read
             along its lines and not across them.
+        regions: see Note [Regions of a product].
     """
 
     dtype_name: str
@@ -86,6 +87,7 @@ class GemmSpec:
     masks: bool
     segments: int = 0
     copy_rows: bool = False
+    regions: bool = False
 
     @property
     def scalar(self) -> str:

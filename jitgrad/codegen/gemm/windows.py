@@ -38,12 +38,13 @@ import numpy as np
 from jitgrad.codegen.gemm.core_model import Core, core_of, tiles_for
 from jitgrad.codegen.gemm.emit import PACK_NBYTES, SUMS_NBYTES
 from jitgrad.codegen.gemm.emit_windows import emit_windows
+from jitgrad.codegen.gemm.regions import Seen, blocks_of, regions_gain, regions_of
 from jitgrad.codegen.gemm.spec import GemmSpec, Operand, StoreEpilogue
 from jitgrad.codegen.gemm.trial import Trial, runs_of
 from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, measured, quickest
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
-from jitgrad.symbols.advice import identical, within
+from jitgrad.symbols.advice import advice, identical, within
 from jitgrad.symbols.number import greatest, lifted, plain, similar, smallest, whole
 
 __all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
@@ -52,6 +53,8 @@ Digits = tuple[tuple[int, int], ...]
 """(extent, stride) of an index, from the outermost digit to the innermost; none for an index that does not move."""
 
 _HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
+_BLOCKS = 7  # the last of them
+_LEAST_GAIN = 15  # thousandths of a product's terms
 _MOST_SEGMENTS = 6  # more loads than this are no better than a gather
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
@@ -77,6 +80,7 @@ class Product(NamedTuple):
         a_group: stride of A's groups.
         b_image, b_group: strides of B's images and groups.
         a_m, a_k, b_k, b_n: the digits of the other indices.
+        seen: which terms need not be summed, Note [Regions of a product].
     """
 
     images: int
@@ -91,6 +95,7 @@ class Product(NamedTuple):
     a_k: Digits
     b_k: Digits
     b_n: Digits
+    seen: Seen = ()
 
 
 def is_implicit(strides: tuple[Any, ...]) -> bool:
@@ -139,15 +144,23 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
     unit, segments = _columns_of(product, width, dtype.itemsize)
     vectors = similar(product.images * -(-product.n // width))  # all ways are right for all extents
-    a_unit = "any" if simple else "table"
+    regions = bool(product.seen) and _regions_pay(product, width)
+    a_unit = "any" if simple and not regions else "table"
     spec = GemmSpec(
-        dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments
+        dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments,
+        regions=regions,
     )  # fmt: skip
     copying = _CopyCost(_RUN_CYCLES * target.width if unit == "krun" else 0.0, _copy_cycles(unit, segments))
     ways = _best_ways(similar(product.m), vectors, similar(product.k), copying, _may_stay(product, spec), target)
     times = _measured(Product(*plain(product)), [_in_way(spec, way) for way in ways], vectors, target)
     known = {way: ns for way, ns in times.items() if _is_right(way, product, spec, target)}
     return _in_way(spec, quickest(ways[0], known) if known else ways[0])
+
+
+@advice
+def _regions_pay(product: Product, width: int) -> bool:
+    """Whether to leave out terms pays; a kernel that may is right for all products."""
+    return bool(lifted(regions_gain)(product.seen, product.n, product.k, product.images, width) >= _LEAST_GAIN)
 
 
 def _in_way(spec: GemmSpec, way: Way) -> GemmSpec:
@@ -172,7 +185,7 @@ def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target:
         return {}
     size = specs[0].itemsize
     image_nbytes = size * max(1, abs(product.b_image))
-    some = product._replace(images=max(1, min(product.images, _TRIAL_NBYTES // image_nbytes)))
+    some = product._replace(images=max(1, min(product.images, _TRIAL_NBYTES // image_nbytes)), seen=())
     (a_low, a_high), (b_low, b_high) = table_bounds(some)
     a, b = Operand(1, -a_low * size, (0, 0, 0)), Operand(2, -b_low * size, (0, 0, 0))
     store = StoreEpilogue(specs[0].dtype_name).args(3, 0, product.m * product.n, product.n)
@@ -183,7 +196,8 @@ def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target:
         return runs and Trial(spec, words, runs, runs.share * some.images / product.images, emit_windows)
 
     cost = windows_launch(specs[0], some, a, b, store)[3] * product.images / some.images
-    key = ("windows", specs[0].dtype_name, grade(product.images, 4), grade(vectors, 8), *product[1:])
+    form = specs[0].dtype_name, specs[0].regions
+    key = ("windows", *form, grade(product.images, 4), grade(vectors, 8), *product[1:-1])
     images, groups, m, n, k = product[:5]
     about = f"{m}x{n}, k {k}, {specs[0].dtype_name}, windows, {images} images, {groups} groups"
     nbytes = [size * count for count in (a_high - a_low + 1, b_high - b_low + 1, some.images * groups * m * n)]
@@ -305,12 +319,14 @@ def _are_halves(digits: Digits, n: int, width: int) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _tables(product: Product, a_unit: str, b_unit: str, segments: int, width: int, itemsize: int) -> np.ndarray:
+def _tables(
+    product: Product, a_unit: str, b_unit: str, segments: int, width: int, itemsize: int, unit_n: int
+) -> np.ndarray:
     """Everything that the kernel looks up, offsets in bytes, as one block of int64.
 
     Words: images, vectors per image, groups, and where in the block these tables begin: A's rows, A's k, B's k, B's
     vectors (per vector: ``segments`` pairs of an offset and a mask; or two offsets, of its halves; or, to be gathered,
-    int32 offsets); then those.
+    int32 offsets), blocks of ``unit_n`` vectors, if that is not 0 (``_with_regions``); then those.
     """
     parts: list[np.ndarray] = []
     for digits, used in ((product.a_m, a_unit == "table"), (product.a_k, a_unit == "table"), (product.b_k, True)):
@@ -321,7 +337,34 @@ def _tables(product: Product, a_unit: str, b_unit: str, segments: int, width: in
         parts.append(_vector_table(product, segments, width, itemsize) if b_unit == "runs" else np.zeros(0, np.int64))
     starts = (_HEADER_WORDS + np.cumsum([0, *map(len, parts)])[:-1]).tolist()
     head = [product.images, -(-product.n // width), product.groups, *starts, 0]
-    return np.concatenate([np.array(head, np.int64), *parts])
+    whole = np.concatenate([np.array(head, np.int64), *parts])
+    return _with_regions(whole, product, width, unit_n) if unit_n else whole
+
+
+def _with_regions(tables: np.ndarray, product: Product, width: int, unit_n: int) -> np.ndarray:
+    """Tables, and behind them those of regions, Note [Regions of a product].
+
+    Per region: A's k, B's k, its vectors' numbers, and, where these begin: vectors per image, k, then the three. Per
+    block: where its region's five words are, its first vector of the region's, one past its last.
+    """
+    a_ks, b_ks = tables[tables[4] : tables[5]], tables[tables[5] : tables[5] + product.k]
+    parts, end, places = [tables], len(tables), []
+    for vectors, ks in regions_of(product.seen, product.n, product.k, width):
+        own = [a_ks[ks], b_ks[ks], vectors]
+        starts = end + np.cumsum([0, len(ks), len(ks)])
+        places.append(end + 2 * len(ks) + len(vectors))
+        parts += [*own, np.array([len(vectors), len(ks), *starts], np.int64)]
+        end = places[-1] + 5
+    blocks = blocks_of(product.seen, product.n, product.k, product.images, width, unit_n)
+    blocks[:, 0] = np.array(places)[blocks[:, 0]]
+    whole = np.concatenate([*parts, blocks.ravel()])
+    whole[_BLOCKS] = end
+    return whole
+
+
+def _count_blocks(product: tuple[Any, ...], width: int, unit_n: int) -> int:
+    at = Product(*product)
+    return len(blocks_of(at.seen, at.n, at.k, at.images, width, unit_n))
 
 
 def _table_of_halves(product: Product, width: int, itemsize: int) -> np.ndarray:
@@ -353,9 +396,9 @@ class _TablesAt(int):
 
 
 def _place_of(
-    product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int
+    product: tuple[Any, ...], a_unit: str, b_unit: str, segments: int, width: int, itemsize: int, unit_n: int
 ) -> _TablesAt:
-    tables = _tables(Product(*product), a_unit, b_unit, segments, width, itemsize)
+    tables = _tables(Product(*product), a_unit, b_unit, segments, width, itemsize, unit_n)
     place = _TablesAt(tables.ctypes.data)
     place.tables = tables
     return place
@@ -368,7 +411,6 @@ def windows_launch(
 
     These are on one core. K is 1 at least, as for ``gemm_launch``.
     """
-    place = lifted(_place_of)(tuple(product), spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize)
     vectors = product.images * -(-product.n // spec.width)
     most = max(64, PACK_NBYTES // (spec.columns * spec.itemsize)) // 4 * 4
     most = most if spec.copy else 0
@@ -376,6 +418,10 @@ def windows_launch(
     unit_m = lifted(_rows_of_unit)(spec, product.m, product.k, product.groups, vectors, most)
     unit_n = lifted(_vectors_of_unit)(spec, product.k, vectors, unit_m)
     units_m, units_n = greatest(1, -(-product.m // unit_m)), greatest(1, -(-vectors // unit_n))
+    if spec.regions:
+        units_n = lifted(_count_blocks)(tuple(product), spec.width, unit_n)
+    kinds = spec.a_unit, spec.b_unit, spec.segments, spec.width, spec.itemsize
+    place = lifted(_place_of)(tuple(product), *kinds, unit_n if spec.regions else 0)
     size = spec.itemsize
     words = (
         a.slot, a.byte_offset, product.a_group * size, _only(product.a_m) * size, _only(product.a_k) * size,

@@ -292,13 +292,16 @@ class Builder:
             return self.cast(self.update(short, self.cast(v, short.dtype), starts, steps), x.dtype)
         return self.make("update", (x, v), (tuple(starts), tuple(steps)), x.shape, x.dtype)
 
-    def windows(self, x: Value, dims: Sequence[Sequence[tuple[int, int]]], offset: int = 0) -> Value:
+    def windows(
+        self, x: Value, dims: Sequence[Sequence[tuple[int, int]]], offset: int = 0, seen: Sequence[Sequence[int]] = ()
+    ) -> Value:
         """Overlapping parts of ``x``: the element at an index is ``x``'s row-major element ``offset`` + what its digits
-        add up to. ``dims`` has the digits of each dimension, (extent, stride), see Note [Windows]."""
+        add up to. ``dims`` has the digits of each dimension, (extent, stride), see Note [Windows]. ``seen`` says which
+        elements of a padded image are padding, which sums may leave out, Note [Regions of a product]."""
         x = self.widened(x)
         digits = tuple(map(_merged, dims))
         shape = tuple(math.prod(n for n, _ in each) for each in digits)
-        return self.make("windows", (x,), (offset, digits), shape, x.dtype)
+        return self.make("windows", (x,), (offset, digits, tuple(map(tuple, seen))), shape, x.dtype)
 
     # reductions; dims are non-negative
     def reduce(self, op: str, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:

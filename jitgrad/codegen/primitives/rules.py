@@ -132,8 +132,11 @@ def _pad(v: Value) -> None:
 
 
 def _windows(v: Value) -> None:
-    offset, dims = v.params
+    offset, dims, seen = v.params
     _is(v, tuple(math.prod(n for n, _ in digits) for digits in dims), v.srcs[0].dtype)
+    if seen:
+        _require(math.prod(axis[0] for axis in seen) == v.shape[2], "sees with other columns than it has")
+        _require(v.shape[1] % math.prod(axis[3] for axis in seen) == 0, "sees with other taps than it has")
     if 0 in v.shape:
         return
     steps = [(n - 1) * s for digits in dims for n, s in digits]

@@ -85,7 +85,7 @@ def _channels_product(b: Any, weight: Weight, x: Any, axes: Sequence[Axis], befo
     w_group, x_group = math.prod(w.shape) // groups, channels * plane
     if not _are_few(math.prod(out), FEW_POSITIONS):
         a = b.windows(w, [[(n, 0), (groups, w_group)], w_m, w_k], w_start)
-        columns = b.windows(x, [[(n, x_group * groups), (groups, x_group)], x_k, x_p], start)
+        columns = b.windows(x, [[(n, x_group * groups), (groups, x_group)], x_k, x_p], start, axes)
         product = b.matmul(a, columns)
         return b.reshape(product, (n, groups * product.shape[1], *out))
     rows = b.windows(x, [[(groups, x_group)], [(n, x_group * groups), *x_p], x_k], start)
