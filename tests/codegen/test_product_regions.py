@@ -155,6 +155,24 @@ def test_padding_is_not_read(name: str) -> None:
 
 
 @needs_windows
+@pytest.mark.parametrize("seed", range(12))
+def test_random_series(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions of one dimension, of which most may be padding, with a stride: whatever way panels are copied."""
+    monkeypatch.setattr(windows, "_LEAST_GAIN", -1000)
+    rng = np.random.default_rng(seed)
+    length, window, stride, padding = (int(rng.integers(*ends)) for ends in ((1, 90), (1, 9), (1, 5), (0, 50)))
+    x, w = rng.standard_normal((2, 4, length)), rng.standard_normal((3, 4, window))
+    padded = np.pad(x, [(0, 0), (0, 0), (padding, padding + window)])
+    patches = np.lib.stride_tricks.sliding_window_view(padded, window, 2)[:, :, ::stride]
+    count = (length + 2 * padding - window) // stride + 1
+    if count < 1:
+        return
+    expected = np.einsum("nclk,ock->nol", patches[:, :, :count], w)
+    got = jitgrad.compile(lambda x, w: F.conv1d(x, w, stride=stride, padding=padding))(*map(jitgrad.from_numpy, (x, w)))
+    np.testing.assert_allclose(got.numpy(), expected, atol=1e-12)
+
+
+@needs_windows
 def test_where_regions_pay() -> None:
     """Where a vector lies in two rows, all taps are needed; where there are many rows, few see padding."""
 

@@ -32,7 +32,7 @@ _ARGS = (
 )  # fmt: skip
 assert len(_ARGS) == GEMM_ARGS
 _HEADER = ("images", "vectors", "groups", "a_rows", "a_ks", "b_ks", "b_vectors", "blocks")
-_REGION = ("vectors", "k", "a_ks", "b_ks", "numbers")
+_REGION = ("vectors", "k", "b_ks", "numbers")
 
 
 @dataclass(slots=True)
@@ -98,8 +98,9 @@ def _enter_block(b: FnBuilder, arg: dict[str, str], tables: str, number: str) ->
     words = b.op(f"getelementptr [3 x i64], ptr {arg['blocks']}, i64 {number}")
     region = b.op(f"getelementptr i64, ptr {tables}, i64 {_word(b, words, '0')}")
     own = {name: _word(b, region, str(i)) for i, name in enumerate(_REGION)}
-    for name in ("a_ks", "b_ks", "numbers"):
+    for name in _REGION[2:]:
         own[name] = b.op(f"getelementptr i64, ptr {tables}, i64 {own[name]}")
+    own["a_ks"] = b.op(f"getelementptr i64, ptr {own['b_ks']}, i64 1")
     return _Block(_word(b, words, "1"), _word(b, words, "2"), {**arg, **own})
 
 
@@ -148,9 +149,9 @@ def _panel(nest: Nest, b_base: str, group: str, first: str, end: str) -> tuple[P
 
 
 def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) -> None:
-    b, arg, spec = nest.b, nest.arg, nest.spec
+    arg, spec = nest.arg, nest.spec
     with passes(nest) as (k, depth, first, last):
-        ks = b.op(f"getelementptr i64, ptr {arg['b_ks']}, i64 {k}")
+        ks = nest.at(arg["b_ks"], k, spec.k_nbytes)
         copying = None
         if spec.b_unit == "halves" or (spec.b_unit == "runs" and spec.segments):
             copying = _copy_while_multiplying(nest, vectors, ks)
@@ -158,7 +159,7 @@ def _emit_passes(nest: Nest, panel: Panel, vectors: list[_Vector], copy: str) ->
             _copy_before(nest, panel, vectors, copy, ks, depth)
         a, a_ks = nest.a, ""
         if spec.a_unit == "table":
-            a_ks = b.op(f"getelementptr i64, ptr {arg['a_ks']}, i64 {k}")
+            a_ks = nest.at(arg["a_ks"], k, spec.k_nbytes)
         else:
             a = nest.at(a, k, arg["a_sk"])
         row_nbytes = str(panel.columns * spec.itemsize)
@@ -184,7 +185,7 @@ def _copy_while_multiplying(nest: Nest, vectors: list[_Vector], ks: str) -> Pane
         offset = nest.b.op(f"load i64, ptr {k}")
         return [read(offset) for read in readers]
 
-    return PanelCopy(ks, "8", load)
+    return PanelCopy(ks, str(nest.spec.k_nbytes), load)
 
 
 def _segments(nest: Nest, vector: _Vector) -> Callable[[str], str]:
@@ -226,7 +227,8 @@ def _emit_in_place(nest: Nest, panel: Panel, vectors: list[_Vector]) -> None:
     entries = [nest.at(arg["b_vectors"], vector.number, 16) for vector in vectors]
     starts = tuple(nest.offset(v.b, _word(b, entry, "0")) for v, entry in zip(vectors, entries, strict=True))
     a_ks = arg["a_ks"] if spec.a_unit == "table" else ""
-    emit_tiles(nest, replace(panel, starts=starts), DepthPass(arg["k"], nest.a, arg["b_ks"], "8", a_ks=a_ks))
+    step = str(spec.k_nbytes)
+    emit_tiles(nest, replace(panel, starts=starts), DepthPass(arg["k"], nest.a, arg["b_ks"], step, a_ks=a_ks))
 
 
 def _store_row(nest: Nest, panel: Panel, to: str, k: str, value: str) -> None:
@@ -254,7 +256,7 @@ def _copy_gathered(
     name = f"llvm.masked.gather.v{width}f{8 * spec.itemsize}.v{width}p0"
     b.declare(f"declare {vec} @{name}(<{width} x ptr>, i32 immarg, <{width} x i1>, {vec})")
     with b.loop("0", depth, hint="krow") as k:
-        base = nest.offset(vector.b, _word(b, ks, k))
+        base = nest.offset(vector.b, _word(b, nest.at(ks, k, spec.k_nbytes), "0"))
         places = b.op(f"getelementptr i8, ptr {base}, <{width} x i64> {wide}")
         value = b.op(
             f"call {vec} @{name}(<{width} x ptr> {places}, i32 {spec.itemsize}, <{width} x i1> {mask}, {vec} "

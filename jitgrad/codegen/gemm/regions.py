@@ -1,6 +1,6 @@
 """Which terms of its sum a vector of columns needs, where windows see padding.
 
-Owns: ``Seen``, ``Region``, ``regions_of``, ``regions_gain``, ``blocks_of``.
+Owns: ``Seen``, ``ColumnRegion``, ``regions_of``, ``regions_gain``, ``blocks_of``.
 Must not know: LLVM, how panels are copied, tables.
 
 # Note [Regions of a product]
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Region", "Seen", "blocks_of", "regions_gain", "regions_of"]
+__all__ = ["ColumnRegion", "Seen", "blocks_of", "regions_gain", "regions_of"]
 
 Seen = tuple[tuple[int, int, int, int, int, int], ...]
 """Per axis of the image: positions, at, step, taps, tap_step, extent. Position i sees element ``at + i * step +
@@ -36,7 +36,7 @@ _MOST_REGIONS = 27
 _MOST_PAIRS = 1 << 22  # of a column and a tap, in an image: a larger one sees little padding
 
 
-class Region(NamedTuple):
+class ColumnRegion(NamedTuple):
     """Vectors of columns, numbered within an image, and what their sums need of k, both in order."""
 
     vectors: np.ndarray
@@ -44,10 +44,10 @@ class Region(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def regions_of(seen: Seen, n: int, k: int, width: int) -> tuple[Region, ...]:
+def regions_of(seen: Seen, n: int, k: int, width: int) -> tuple[ColumnRegion, ...]:
     """The regions of an image's ``n`` columns, in vectors of ``width``; a region of all where there is no gain."""
     vectors = -(-n // width)
-    everything = (Region(np.arange(vectors), np.arange(k)),)
+    everything = (ColumnRegion(np.arange(vectors), np.arange(k)),)
     taps = math.prod(axis[3] for axis in seen)
     if not seen or n * taps > _MOST_PAIRS or not vectors:
         return everything
@@ -64,7 +64,7 @@ def regions_of(seen: Seen, n: int, k: int, width: int) -> tuple[Region, ...]:
     channels = np.arange(k // taps)[:, None] * taps
     order = np.argsort(-kinds.sum(1), kind="stable")  # the region that needs most is the longest, mostly
     which = which.reshape(-1)
-    return tuple(Region(np.flatnonzero(which == r), (channels + np.flatnonzero(kinds[r])).ravel()) for r in order)
+    return tuple(ColumnRegion(np.flatnonzero(which == r), (channels + np.flatnonzero(kinds[r])).ravel()) for r in order)
 
 
 def regions_gain(seen: Seen, n: int, k: int, images: int, width: int) -> int:

@@ -108,6 +108,11 @@ class GemmSpec:
         """Columns of the register tile."""
         return self.vectors * self.width
 
+    @property
+    def k_nbytes(self) -> int:
+        """Of an entry of a table of k: with regions, A's offset stands behind B's, which saves a register."""
+        return 16 if self.regions else 8
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:

@@ -318,11 +318,13 @@ def _multiply(
     b, spec = nest.b, nest.spec
     vec = vector_type(panel.width, spec.scalar)
     k, b_at = b.label("%k"), b.label("%b")
-    a_at = [b.label("%a") for _ in ([at.a_ks] if at.a_ks else a_rows)]
+    is_beside = spec.regions and not spec.copy  # A's offset stands behind B's
+    a_firsts = [] if is_beside else [at.a_ks] if at.a_ks else a_rows
+    a_at = [b.label("%a") for _ in a_firsts]
     _phi(b, "i64", k, dict.fromkeys(entries, at.depth), k + "n", loop)
     ahead = [b.label("%ahead")] if at.ahead else []
-    firsts = [at.b, *([at.a_ks] if at.a_ks else a_rows), *([at.ahead] if ahead else ())]
-    step = 8 if at.a_ks else spec.rows * spec.itemsize if spec.copy_rows else nest.arg["a_sk"]
+    firsts = [at.b, *a_firsts, *([at.ahead] if ahead else ())]
+    step = spec.k_nbytes if at.a_ks else spec.rows * spec.itemsize if spec.copy_rows else nest.arg["a_sk"]
     steps = [(b_at, at.b_stride), *((name, step) for name in a_at), *((name, at.ahead_step) for name in ahead)]
     source = b.label("%source") if at.copying else ""
     if at.copying:
@@ -340,6 +342,8 @@ def _multiply(
         start = nest.offset(panel.starts[v], row) if row else nest.offset(b_at, v * panel.width * spec.itemsize)
         columns.append(load_vector(b, spec.scalar, panel.width, start, panel.masks[v] if masked else None))
     cells = iter(now)
+    if is_beside:
+        a_at = [nest.offset(b_at, 8)]
     for element in _elements(nest, at, a_rows, a_at):
         one = b.op(f"load {spec.scalar}, ptr {element}, align {spec.itemsize}")
         wide = b.splat(one, spec.scalar, panel.width)

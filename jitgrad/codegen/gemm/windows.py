@@ -144,7 +144,7 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
     unit, segments = _columns_of(product, width, dtype.itemsize)
     vectors = similar(product.images * -(-product.n // width))  # all ways are right for all extents
-    regions = bool(product.seen) and _regions_pay(product, width)
+    regions = bool(product.seen) and unit != "krun" and _regions_pay(product, width)  # whose blocks need whole runs
     a_unit = "any" if simple and not regions else "table"
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments,
@@ -344,17 +344,16 @@ def _tables(
 def _with_regions(tables: np.ndarray, product: Product, width: int, unit_n: int) -> np.ndarray:
     """Tables, and behind them those of regions, Note [Regions of a product].
 
-    Per region: A's k, B's k, its vectors' numbers, and, where these begin: vectors per image, k, then the three. Per
-    block: where its region's five words are, its first vector of the region's, one past its last.
+    Per region: of each k B's offset and A's, its vectors' numbers, and, where these begin: vectors per image, k, then
+    the two. Per block: where its region's four words are, its first vector of the region's, one past its last.
     """
     a_ks, b_ks = tables[tables[4] : tables[5]], tables[tables[5] : tables[5] + product.k]
     parts, end, places = [tables], len(tables), []
     for vectors, ks in regions_of(product.seen, product.n, product.k, width):
-        own = [a_ks[ks], b_ks[ks], vectors]
-        starts = end + np.cumsum([0, len(ks), len(ks)])
         places.append(end + 2 * len(ks) + len(vectors))
-        parts += [*own, np.array([len(vectors), len(ks), *starts], np.int64)]
-        end = places[-1] + 5
+        words = [len(vectors), len(ks), end, end + 2 * len(ks)]
+        parts += [np.stack([b_ks[ks], a_ks[ks]], 1).ravel(), vectors, np.array(words, np.int64)]
+        end = places[-1] + len(words)
     blocks = blocks_of(product.seen, product.n, product.k, product.images, width, unit_n)
     blocks[:, 0] = np.array(places)[blocks[:, 0]]
     whole = np.concatenate([*parts, blocks.ravel()])
