@@ -12,8 +12,9 @@ Must not know: LLVM, how panels are copied, tables.
 # padding. A vector of columns needs the taps with which one of its lanes sees an element. Vectors that need the same
 # ones are a *region*: its panels have a list of k of their own, in the same order. A panel belongs to one region, so
 # vectors of all images are counted region by region; a block, which is what a unit of work does, lies in one, too.
-# This leaves out padding along all axes but the one along which the lanes lie. Where images are so small that this one
-# matters, the images are what lies along the lanes, Note [Regions of a convolution].
+# This leaves out padding along all axes but the one along which the lanes lie, if rows are whole vectors; others need
+# nearly all taps. Where images are so small that the last axis matters, the images are what lies along the lanes, Note
+# [Regions of a convolution].
 # Example: 4 images of 16 channels, 16x16x16, windows of 3x3x3, padding 1: 256 vectors an image, 196 need all taps, 56
 # two thirds, 4 need 12 of 27: 92 % of the terms.
 """
@@ -45,25 +46,25 @@ class ColumnRegion(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def regions_of(seen: Seen, n: int, k: int, width: int) -> tuple[ColumnRegion, ...]:
-    """The regions of an image's ``n`` columns, in vectors of ``width``; a region of all where there is no gain."""
+    """The regions of an image's ``n`` columns, in vectors of ``width``; a region of all where there is little gain."""
     vectors = -(-n // width)
     everything = (ColumnRegion(np.arange(vectors), np.arange(k)),)
     taps = math.prod(axis[3] for axis in seen)
-    if not seen or n * taps > _MOST_PAIRS or not vectors:
+    if not seen or seen[-1][0] % width or n * taps > _MOST_PAIRS or not vectors:
         return everything
     needs = np.ones((1, 1), bool)  # [positions, taps] of the axes so far
     for positions, at, step, count, tap_step, extent in seen:
         place = at + np.arange(positions)[:, None] * step + np.arange(count) * tap_step
         inside = (place >= 0) & (place < extent)
         needs = (needs[:, None, :, None] & inside[None, :, None, :]).reshape(len(needs) * positions, -1)
-    of_vectors = np.logical_or.reduceat(needs, np.arange(0, n, width), axis=0)
+    of_vectors = needs.reshape(vectors, width, taps).any(1)
     of_vectors[~of_vectors.any(1), 0] = True  # a sum has one term at least: the memory has zeros there
-    kinds, which = np.unique(of_vectors, axis=0, return_inverse=True)
-    if len(kinds) > _MOST_REGIONS:
+    bits = np.packbits(of_vectors, axis=1)
+    _, firsts, which = np.unique(bits.view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True)
+    if len(firsts) > _MOST_REGIONS:
         return everything
-    channels = np.arange(k // taps)[:, None] * taps
+    kinds, channels = of_vectors[firsts], np.arange(k // taps)[:, None] * taps
     order = np.argsort(-kinds.sum(1), kind="stable")  # the region that needs most is the longest, mostly
-    which = which.reshape(-1)
     return tuple(ColumnRegion(np.flatnonzero(which == r), (channels + np.flatnonzero(kinds[r])).ravel()) for r in order)
 
 
