@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
+from jitgrad.codegen.llvm.target import host_target
 from jitgrad.compile import CompiledFunction
 from jitgrad.compiled.extents import copies, forks, verify_copies
 from jitgrad.config import config
@@ -286,6 +287,48 @@ def test_extents_that_are_equal_by_chance() -> None:
     for n, m in ((100, 100), (100, 101), (2, 2), (1, 1), (0, 3), (64, 2), (2, 64)):
         found = step(jg.ones(n, 2), jg.ones(m)).item()
         np.testing.assert_allclose(found, 2 * n - m + (2.0 if n else np.nan))
+
+
+def test_numbers_that_are_equal_by_chance() -> None:
+    """47 and 46 rows both have 11 quarters: 11 is no constant, as what came before shows."""
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        return x.sum() * jg.ones(3, len(x) // 4, 8)
+
+    before = jg.stats()
+    for n in (32, 61, 47, 46, 52, 38, 70, 44, 66, 90):
+        x = jg.randn(n, 8)
+        assert step(x).shape == (3, n // 4, 8)
+    after = jg.stats()
+    if counts_references:
+        assert after["path_families"] - before["path_families"] == 1
+        assert after["copied_paths"] - before["copied_paths"] == 6
+
+
+@pytest.mark.skipif(not host_target().has_masks, reason="targets without masked loads copy windows to memory first")
+def test_images_of_any_size_have_a_form_for_each_parity() -> None:
+    """Neither the number of positions, of which four are transposed at a time, nor in how many rows of the image a
+    vector lies, makes another form."""
+    rng, before = np.random.default_rng(0), jg.stats()
+    model = jg.nn.Sequential(
+        jg.nn.Conv2d(3, 16, 3, padding=1), jg.nn.ReLU(), jg.nn.MaxPool2d(2), jg.nn.Conv2d(16, 32, 3, padding=1),
+        jg.nn.AdaptiveAvgPool2d(1), jg.nn.Flatten(), jg.nn.Linear(32, 10),
+    )  # fmt: skip
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        loss = model(x).square().sum()
+        model.zero_grad()
+        loss.backward()
+        return loss
+
+    for _ in range(40):
+        step(jg.randn(4, 3, *rng.integers(16, 49, 2).tolist()))
+    after = jg.stats()
+    if counts_references:
+        assert after["path_families"] - before["path_families"] <= 5
+        assert after["copied_paths"] - before["copied_paths"] >= 24
 
 
 def test_a_backward_outside() -> None:

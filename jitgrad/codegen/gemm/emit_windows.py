@@ -273,14 +273,28 @@ def _copy_transposed(nest: Nest, panel: Panel, vector: _Vector, to: str, ks: str
     columns = []  # columns that do not exist: the last one again
     for i in range(spec.width):
         columns.append(nest.at(vector.b, nest.min(b.op(f"add i64 {col}, {i}"), top), arg["b_sn"]))
-    whole = "0"
-    if spec.segments:
-        whole = b.op(f"sub i64 {depth}, {b.op(f'srem i64 {depth}, {lane}')}")
-        with b.loop("0", whole, lane, hint="tk") as k:
-            offset = b.op(f"sdiv exact i64 {_word(b, ks, k)}, {spec.itemsize}")
-            transpose_block(b, spec, columns, offset, nest.at(to, k, row_nbytes), row_nbytes)
-    with b.loop(whole, depth, hint="krow") as k:
-        offset, line = _word(b, ks, k), nest.at(to, k, row_nbytes)
-        for i, column in enumerate(columns):
-            value = load_vector(b, spec.scalar, 1, nest.offset(column, offset), None)
-            b.do(f"store {spec.scalar} {value}, ptr {nest.offset(line, i * spec.itemsize)}, align {spec.itemsize}")
+
+    def block(k: str) -> None:
+        offset = b.op(f"sdiv exact i64 {_word(b, ks, k)}, {spec.itemsize}")
+        transpose_block(b, spec, columns, offset, nest.at(to, k, row_nbytes), row_nbytes)
+
+    def one_by_one(first: str, end: str) -> None:
+        with b.loop(first, end, hint="krow") as k:
+            offset, line = _word(b, ks, k), nest.at(to, k, row_nbytes)
+            for i, column in enumerate(columns):
+                value = load_vector(b, spec.scalar, 1, nest.offset(column, offset), None)
+                b.do(f"store {spec.scalar} {value}, ptr {nest.offset(line, i * spec.itemsize)}, align {spec.itemsize}")
+
+    whole = b.op(f"sub i64 {depth}, {b.op(f'srem i64 {depth}, {lane}')}")
+    with b.loop("0", whole, lane, hint="tk") as k:
+        if spec.segments:
+            block(k)
+        else:
+            last = b.op(f"add i64 {k}, {lane - 1}")
+            reach = b.op(f"sub i64 {_word(b, ks, last)}, {_word(b, ks, k)}")
+            is_run = b.op(f"icmp eq i64 {reach}, {(lane - 1) * spec.itemsize}")
+            with b.when(is_run, hint="run"):
+                block(k)
+            with b.when(b.op(f"xor i1 {is_run}, true"), hint="runs"):
+                one_by_one(k, b.op(f"add i64 {k}, {lane}"))
+    one_by_one(whole, depth)

@@ -57,7 +57,7 @@ def regions_of(seen: Seen, n: int, k: int, width: int) -> tuple[ColumnRegion, ..
         place = at + np.arange(positions)[:, None] * step + np.arange(count) * tap_step
         inside = (place >= 0) & (place < extent)
         needs = (needs[:, None, :, None] & inside[None, :, None, :]).reshape(len(needs) * positions, -1)
-    of_vectors = needs.reshape(vectors, width, taps).any(1)
+    of_vectors: np.ndarray = np.logical_or.reduce(needs.reshape(vectors, width, taps), axis=1)
     of_vectors[~of_vectors.any(1), 0] = True  # a sum has one term at least: the memory has zeros there
     bits = np.packbits(of_vectors, axis=1)
     _, firsts, which = np.unique(bits.view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True)

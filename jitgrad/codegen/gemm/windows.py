@@ -17,7 +17,8 @@ Must not know: LLVM, primitives.
 #   multiple of a page, say: then the lines of all channels share a few sets of the cache, and a copy is read instead.
 #   "halves": p goes in steps of two, as in a convolution of stride 2, without a break in the middle of half a vector:
 #   two loads and one shuffle, where a gather of 16 elements costs 18 cycles.
-#   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix.
+#   "krun": k runs along memory: 128 bits of each column are loaded and transposed, as for a transposed matrix; but one
+#   by one where a run ends within them, which the kernel sees in the table, unless there is one run (``segments`` 1).
 # The tables depend on the extents: planned for all of them (Note [Symbolic extents]), their place is a function of the
 # numbers, and argument words hold the block that they point to (``_TablesAt``).
 # Where A is the same for all images, columns are counted in vectors over the whole batch: a panel may hold vectors of
@@ -45,7 +46,7 @@ from jitgrad.codegen.gemm.tuning import Question, Times, Way, grade, is_on, meas
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.dtypes import DType, float64
 from jitgrad.symbols.advice import advice, identical, within
-from jitgrad.symbols.number import greatest, lifted, plain, similar, smallest, whole
+from jitgrad.symbols.number import greatest, is_symbolic, lifted, plain, similar, smallest, whole
 
 __all__ = ["Product", "is_implicit", "product_of", "table_bounds", "windows_launch", "windows_spec"]
 
@@ -56,6 +57,7 @@ _HEADER_WORDS = 8  # words of a table block before its tables: see ``_tables``
 _BLOCKS = 7  # the last of them
 _LEAST_GAIN = 15  # thousandths of a product's terms
 _MOST_SEGMENTS = 6  # more loads than this are no better than a gather
+_USUAL_SEGMENTS = 3, 6  # of a kernel for all extents: one for many serves fewer
 _UNIT_FLOP_LEAST = 2e5
 _UNITS = 4
 _BEST = 4  # tiles that are measured
@@ -142,7 +144,7 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     """The kernel for this product; each is correct for every product of its operands' kinds."""
     width = max(1, target.width // 2) if dtype is float64 else target.width
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
-    unit, segments = _columns_of(product, width, dtype.itemsize)
+    unit, segments = _columns_of(product, width)
     vectors = similar(product.images * -(-product.n // width))  # all ways are right for all extents
     regions = bool(product.seen) and unit != "krun" and _regions_pay(product, width)  # whose blocks need whole runs
     a_unit = "any" if simple and not regions else "table"
@@ -169,7 +171,7 @@ def _in_way(spec: GemmSpec, way: Way) -> GemmSpec:
 
 def _may_stay(product: Product, spec: GemmSpec) -> bool:
     """Whether panels of a product can be read in place, without masks, and should be."""
-    if spec.b_unit != "runs" or spec.segments != 1 or not identical(product.n % spec.width, 0):
+    if spec.b_unit != "runs" or spec.segments != 1 or not _is_multiple(product.n, spec.width):
         return False
     return identical(lifted(_is_crowded)(product.b_k, spec.itemsize), False)
 
@@ -204,17 +206,25 @@ def _measured(product: Product, specs: Sequence[GemmSpec], vectors: int, target:
     return measured(Question(key, about, specs, prepare, nbytes, images * groups * m * n * k, cost), target)
 
 
-def _columns_of(product: Product, width: int, itemsize: int) -> tuple[str, int]:
+def _columns_of(product: Product, width: int) -> tuple[str, int]:
     """How B's panels are copied: ``b_unit`` and ``segments`` of the spec."""
     if product.b_n and product.b_n[-1][1] != 1 and product.b_k and product.b_k[-1][1] == 1 and len(product.b_n) == 1:
-        lane = 16 // itemsize
-        whole = len(product.b_k) == 1 or identical(product.b_k[-1][0] % lane, 0)
-        return "krun", int(whole)
+        return "krun", int(len(product.b_k) == 1)
+    if product.b_n and product.b_n[-1][1] == 1 and _is_multiple(product.b_n[-1][0], width):
+        return "runs", 1
     most = lifted(_segments_of_a_vector)(product.b_n, product.n, width)  # a kernel for many is right for fewer
-    segments = next((count for count in range(1, _MOST_SEGMENTS + 1) if within(most, count)), 0)
+    counts = _USUAL_SEGMENTS if is_symbolic(most) else range(1, _MOST_SEGMENTS + 1)
+    segments = next((count for count in counts if within(most, count)), 0)
     if not segments and identical(lifted(_are_halves)(product.b_n, product.n, width), True):
         return "halves", 0
     return "runs", segments
+
+
+def _is_multiple(n: Any, width: int) -> bool:
+    """Whether it is one for all extents: for one size of many, no form of its own is made."""
+    if is_symbolic(n):
+        return n.op == "product" and n.args[0] % width == 0
+    return bool(n % width == 0)
 
 
 class _CopyCost(NamedTuple):

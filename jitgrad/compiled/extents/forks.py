@@ -10,8 +10,9 @@ Must not know: how either is done.
 # never come again. But the paths differ in nothing but numbers. So where inputs of one kind (rank, dtype, how they are
 # laid out) have led to other paths of equal events ``_DERIVED_FROM`` times, the last of these is *derived* for all
 # extents (``derivation.py``), before it is run: shape rules, derivative rules and planning run once more, over symbols
-# (Note [Symbolic extents]). That gives the layouts, params and argument words of all its events as functions of the
-# extents, and the guards under which the events are these.
+# (Note [Symbolic extents]); which numbers are extents is told by comparison with the path before it that differs most.
+# That gives the layouts, params and argument words of all its events as functions of the extents, and the guards under
+# which the events are these.
 # When another input of the kind comes, the path is *copied* (``copies.py``): the numbers are filled in, and the nodes
 # hang in the trie as if the call had been recorded. The call then goes along them by hits. An input whose extents are
 # not known yet ends the copy; it goes on when that input comes (``Unfinished``). Nothing is taken for granted: a call
@@ -35,7 +36,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
-from jitgrad.compiled.extents.derivation import NoPathError, derived, flat, operation_of
+from jitgrad.compiled.extents.derivation import DerivedPath, NoPathError, derived, flat, given_numbers, operation_of
 from jitgrad.compiled.extents.verify_copies import compare
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -68,7 +69,7 @@ class _Fork:
     Attributes:
         seen: how many paths were recorded from here on.
         previous: the last of them.
-        alike: by what they do, the last of each kind; one that has other events tells nothing of extents.
+        alike: by what they do, the last few of each kind; one that has other events tells nothing of extents.
         families: of derived paths.
         refusals: how often a path could not be derived.
         ends: of copies.
@@ -81,7 +82,7 @@ class _Fork:
     def __init__(self) -> None:
         self.seen = self.refusals = self.copies = self.strays = self.lent = 0
         self.previous: list[TrieNode] = []
-        self.alike: dict[Any, list[TrieNode]] = {}
+        self.alike: dict[Any, list[list[TrieNode]]] = {}
         self.families: list[PathFamily] = []
         self.ends: list[TrieNode] = []
 
@@ -89,13 +90,13 @@ class _Fork:
         """Whether a path is derived, without its end, where ``seen`` are known with it."""
         return seen >= _DERIVED_FROM and _what_is_done(nodes) in self.alike and not self._is_over(len(nodes) + 1)
 
-    def note(self, nodes: list[TrieNode]) -> list[TrieNode] | None:
-        """A path was recorded: the last one before it that did the same."""
+    def note(self, nodes: list[TrieNode]) -> list[list[TrieNode]]:
+        """A path was recorded: the last few before it that did the same."""
         self.seen += 1
         self.previous = nodes
         done = _what_is_done(nodes[:-1])
-        before = self.alike.pop(done, None)
-        self.alike[done] = nodes
+        before = self.alike.pop(done, [])
+        self.alike[done] = [*before, nodes][-_DERIVED_FROM:]
         for old in [*self.alike][:-_MAX_KINDS]:  # other threads may be here, too
             self.alike.pop(old, None)
         return before
@@ -121,6 +122,27 @@ def _kind_of(node: TrieNode) -> Any:
     if type(event) is InputEvent:
         return _kind(event.aval, event.kind) if node.op is IN else None
     return _kind_of_operation(operation_of(node.key)) if type(event) in (PlainEvent, OpEvent) else None
+
+
+def _derived_by_any(nodes: list[TrieNode], others: list[list[TrieNode]], recorder: Any) -> DerivedPath:
+    """The path for all extents, by comparison with one of others; that which differs most comes first."""
+    *first, last = sorted(others, key=lambda path: _difference(nodes, path), reverse=True)
+    for path in first:
+        with contextlib.suppress(NoPathError):
+            return derived(nodes, path, recorder)
+    return derived(nodes, last, recorder)
+
+
+def _difference(nodes: Sequence[TrieNode], others: Sequence[TrieNode]) -> tuple[int, float]:
+    """How many numbers that calls give are others, and how far apart: numbers that are equal are taken for constants.
+
+    Example: images of 46 and of 47 rows both have 23 after a pooling, and an operation may be given that number.
+    """
+    found = []
+    for node, other in zip(nodes, others, strict=False):
+        pairs = zip(given_numbers(node.event), given_numbers(other.event), strict=False)
+        found += [abs(n - m) for n, m in pairs if type(n) is type(m) is int and n != m]
+    return len(found), sum(found)
 
 
 def _what_is_done(nodes: Sequence[TrieNode]) -> Any:
@@ -177,10 +199,11 @@ def note_path(recorder: Any) -> None:
             family.note_stray(extents)
         if fork.strays >= _MAX_STRAYS and fork.strays > fork.copies // 2:  # its calls do many things
             fork.families, fork.refusals = [], _MAX_REFUSALS
-    if not is_due or not previous or previous[0] is first:
+    others = [path for path in previous if path[0] is not first]
+    if not is_due or not others:
         return
     try:
-        family = PathFamily(derived(nodes, previous, recorder))
+        family = PathFamily(_derived_by_any(nodes, others, recorder))
         if family.is_for_one:
             raise NoPathError("its guards fix an extent")
         fork.families.append(family)
