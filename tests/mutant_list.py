@@ -72,7 +72,7 @@ _CODEGEN = _in(
      f"{_TUNING}::test_a_clock_that_jumps_is_noticed"),
     ("gemm/plan.py", "for way, ns in times.items() if way in costs}", "for way, ns in times.items()}",
      f"{_TUNING}::test_a_record_cannot_ask_for_what_is_not_right"),
-    ("gemm/windows.py", " or not identical(product.n % spec.width, 0)", "", "codegen/test_windows_tiles.py"),
+    ("gemm/windows.py", " or not _is_multiple(product.n, spec.width)", "", "codegen/test_windows_tiles.py"),
     ("gemm/windows.py", 'if spec.b_unit != "runs" or spec.segments', "if spec.segments",
      "codegen/test_windows_tiles.py"),
     ("gemm/windows.py", "    most = most if spec.copy else 0\n", "",

@@ -14,6 +14,7 @@ _FAMILIES = "codegen/test_program_families.py"
 _PATHS = "compiled/test_path_families.py"
 _ADVICE = "compiled/test_advice.py"
 _REGIONS = "ops/test_convolution_regions.py"
+_PRODUCT_REGIONS = "codegen/test_product_regions.py"
 
 SHAPES_MUTANTS = [
     *_in(
@@ -68,6 +69,17 @@ SHAPES_MUTANTS = [
          "codegen/test_lanes_in_other_order.py"),
         ("loops/emit_memory.py", "            mask = mask and shuffle(b, \"i1\", mask, mask, lanes, order)\n", "",
          "codegen/test_lanes_in_other_order.py"),
+        ("gemm/windows.py", " and unit != \"krun\" and", " and", f"{_PRODUCT_REGIONS}::test_random_series"),
+        ("gemm/windows.py", "        return n.op == \"product\" and", "        return True or",
+         f"{_PATHS}::test_images_of_any_size_have_a_form_for_each_parity"),
+        ("gemm/windows.py", "    blocks[:, 0] = np.array(places)[blocks[:, 0]]\n", "    blocks[:, 0] = places[0]\n",
+         _PRODUCT_REGIONS),
+        ("gemm/regions.py", "    of_vectors[~of_vectors.any(1), 0] = True", "    of_vectors[0, 0] |= False",
+         f"{_PRODUCT_REGIONS}::test_each_vector_sums_what_it_sees"),
+        ("gemm/regions.py", " & (place < extent)", "", f"{_PRODUCT_REGIONS}::test_each_vector_sums_what_it_sees"),
+        ("gemm/regions.py", " + (len(regions) - 1) * k\n", "\n", f"{_PRODUCT_REGIONS}::test_where_regions_pay"),
+        ("gemm/emit_windows.py", "is_run = b.op(f\"icmp eq i64", "is_run = b.op(f\"icmp sge i64",
+         "codegen/test_windows_tiles.py"),
         ("gemm/windows.py", "return identical(lifted(_is_crowded)", "return True or identical(lifted(_is_crowded)",
          f"{_REGIONS}::test_channels_in_few_sets_of_the_cache_are_copied"),
         ("schedule/arg_words.py", '"max", "min", "where",', '"max", "min",', _ANY),
@@ -135,6 +147,8 @@ SHAPES_MUTANTS = [
          f"{_PATHS}::test_positions_that_the_step_computes_are_checked_at_their_statement"),
         ("forks.py", "            fork.families, fork.refusals = [], _MAX_REFUSALS\n", "            pass\n",
          f"{_PATHS}::test_a_function_that_does_many_things_is_not_copied_for_ever"),
+        ("forks.py", "_difference(nodes, path), reverse=True)", "_difference(nodes, path))",
+         f"{_PATHS}::test_numbers_that_are_equal_by_chance"),
         ("forks.py", "        trie.drop([oldest], frozenset(running))\n", "", f"{_PATHS}::test_old_copies_go"),
     ),
     *_in(

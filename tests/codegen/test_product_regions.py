@@ -176,12 +176,14 @@ def test_random_series(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_regions_pay() -> None:
     """Where a vector lies in two rows, all taps are needed; where there are many rows, few see padding."""
 
-    def uses(case: _Case) -> bool:
-        return windows_spec(float64, case.product._replace(images=16), "store", host_target()).regions
+    def uses(case: _Case, images: int = 16) -> bool:
+        return windows_spec(float64, case.product._replace(images=images), "store", host_target()).regions
 
     assert uses(CASES["rows"]) and uses(CASES["planes"]) and uses(CASES["every second"])
     assert not uses(_case((200, 16), 3, 1, 1)) and not uses(CASES["one dimension"])
     assert not uses(_case((6, 32), 3, 1, 0))
+    few = _case((3, 8), 3, 1, 1)
+    assert uses(few) and not uses(few, images=1), "panels that are not full"
 
 
 @pytest.fixture
