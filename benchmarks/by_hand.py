@@ -1,8 +1,9 @@
 """Functions per element against Numba by hand: ``jitgrad.vectorize`` and loops with derivatives that somebody derived.
 
 ``python -m benchmarks.by_hand [--seconds 1] [--json]``. Both compute a sum and all partial derivatives, in float64, on
-the same number of threads, in turn; the figures are lower quartiles. The functions and their sources are those of
-``rows/scalars.py``.
+the same number of threads, in turn; the figures are lower quartiles. Before each turn comes a pause: OpenMP's threads,
+which run Numba's loops, look for more work for some milliseconds after each, and would keep a core from the other side.
+The functions and their sources are those of ``rows/scalars.py``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from benchmarks.row import Wrap
 from benchmarks.rows import ROWS, scalars
 
 __all__ = ["BY_HAND", "main"]
+
+_PAUSE = 0.01  # seconds
 
 _scalar = numba.njit(error_model="numpy")
 _loop = numba.njit(parallel=True, error_model="numpy")
@@ -208,6 +211,7 @@ def _compare(name: str, n: int, seconds: float) -> dict[str, Any]:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["jitgrad"]) < 5:
         for who, run in (("jitgrad", lambda: float(ours.step())), ("by hand", by_hand)):
+            time.sleep(_PAUSE)
             start = time.perf_counter()
             run()
             times[who].append(time.perf_counter() - start)
