@@ -95,6 +95,7 @@ class _Block(NamedTuple):
 
 
 def _enter_block(b: FnBuilder, arg: dict[str, str], tables: str, number: str) -> _Block:
+    """Read a block's words, and those of its region, as ``_with_regions`` lays them out."""
     words = b.op(f"getelementptr [3 x i64], ptr {arg['blocks']}, i64 {number}")
     region = b.op(f"getelementptr i64, ptr {tables}, i64 {_word(b, words, '0')}")
     own = {name: _word(b, region, str(i)) for i, name in enumerate(_REGION)}

@@ -31,7 +31,7 @@ __all__ = ["ColumnRegion", "Seen", "blocks_of", "regions_gain", "regions_of"]
 
 Seen = tuple[tuple[int, int, int, int, int, int], ...]
 """Per axis of the image: positions, at, step, taps, tap_step, extent. Position i sees element ``at + i * step +
-t * tap_step`` with tap t, and zeros outside of ``extent``. None: all terms are needed."""
+t * tap_step`` with tap t, and zeros outside of ``extent``. Without any axis, all terms are needed."""
 
 _MOST_REGIONS = 27
 _MOST_PAIRS = 1 << 22  # of a column and a tap, in an image: a larger one sees little padding

@@ -146,7 +146,8 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
     simple = len(product.a_m) <= 1 and len(product.a_k) <= 1
     unit, segments = _columns_of(product, width)
     vectors = similar(product.images * -(-product.n // width))  # all ways are right for all extents
-    regions = bool(product.seen) and unit != "krun" and _regions_pay(product, width)  # whose blocks need whole runs
+    # a copy that transposes ("krun") reads runs of all k, of which regions leave some out
+    regions = bool(product.seen) and unit != "krun" and _regions_pay(product, width)
     a_unit = "any" if simple and not regions else "table"
     spec = GemmSpec(
         dtype.name, a_unit, unit, epilogue_key, 0, 0, True, width, target.has_fma, target.has_masks, segments,
@@ -161,7 +162,7 @@ def windows_spec(dtype: DType, product: Product, epilogue_key: Hashable, target:
 
 @advice
 def _regions_pay(product: Product, width: int) -> bool:
-    """Whether to leave out terms pays; a kernel that may is right for all products."""
+    """Whether it pays to leave out terms. A kernel that does so is right for all products, with one region, too."""
     return bool(lifted(regions_gain)(product.seen, product.n, product.k, product.images, width) >= _LEAST_GAIN)
 
 
@@ -221,7 +222,7 @@ def _columns_of(product: Product, width: int) -> tuple[str, int]:
 
 
 def _is_multiple(n: Any, width: int) -> bool:
-    """Whether it is one for all extents: for one size of many, no form of its own is made."""
+    """Whether ``n`` is a multiple of ``width`` for all extents. If it is for this size alone, no guard says so."""
     if is_symbolic(n):
         return n.op == "product" and n.args[0] % width == 0
     return bool(n % width == 0)
@@ -372,6 +373,7 @@ def _with_regions(tables: np.ndarray, product: Product, width: int, unit_n: int)
 
 
 def _count_blocks(product: tuple[Any, ...], width: int, unit_n: int) -> int:
+    """Units of work along the columns of a product with regions."""
     at = Product(*product)
     return len(blocks_of(at.seen, at.n, at.k, at.images, width, unit_n))
 

@@ -10,9 +10,9 @@ Must not know: how either is done.
 # never come again. But the paths differ in nothing but numbers. So where inputs of one kind (rank, dtype, how they are
 # laid out) have led to other paths of equal events ``_DERIVED_FROM`` times, the last of these is *derived* for all
 # extents (``derivation.py``), before it is run: shape rules, derivative rules and planning run once more, over symbols
-# (Note [Symbolic extents]); which numbers are extents is told by comparison with the path before it that differs most.
-# That gives the layouts, params and argument words of all its events as functions of the extents, and the guards under
-# which the events are these.
+# (Note [Symbolic extents]). Derivation compares the path with that one of the earlier paths whose numbers differ most
+# from its own: a number that differs is an extent, one that does not is a constant. It gives the layouts, params and
+# argument words of all events as functions of the extents, and the guards under which the events are these.
 # When another input of the kind comes, the path is *copied* (``copies.py``): the numbers are filled in, and the nodes
 # hang in the trie as if the call had been recorded. The call then goes along them by hits. An input whose extents are
 # not known yet ends the copy; it goes on when that input comes (``Unfinished``). Nothing is taken for granted: a call
@@ -125,7 +125,11 @@ def _kind_of(node: TrieNode) -> Any:
 
 
 def _derived_by_any(nodes: list[TrieNode], others: list[list[TrieNode]], recorder: Any) -> DerivedPath:
-    """The path for all extents, by comparison with one of others; that which differs most comes first."""
+    """The path for all extents. ``others``: earlier paths; the one whose numbers differ most is compared first.
+
+    Raises:
+        NoPathError: it cannot be derived by comparison with any of them.
+    """
     *first, last = sorted(others, key=lambda path: _difference(nodes, path), reverse=True)
     for path in first:
         with contextlib.suppress(NoPathError):
@@ -134,7 +138,7 @@ def _derived_by_any(nodes: list[TrieNode], others: list[list[TrieNode]], recorde
 
 
 def _difference(nodes: Sequence[TrieNode], others: Sequence[TrieNode]) -> tuple[int, float]:
-    """How many numbers that calls give are others, and how far apart: numbers that are equal are taken for constants.
+    """(How many of the numbers that calls give differ, by how much in all). Equal numbers are taken for constants.
 
     Example: images of 46 and of 47 rows both have 23 after a pooling, and an operation may be given that number.
     """
