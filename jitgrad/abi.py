@@ -27,9 +27,12 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 # counter reaches this. DONE: tasks run by workers, ever. SLEEPERS: not 0 if a worker may be in a futex wait on WAKE.
 # WANTED: how many workers there should be. PARTY: a line for the caller, then one per worker, see ``PARTY_*`` and
 # ``stage_sharing``, Note [Fork and join]: tasks not yet claimed; the stage's bufs, tasks and abort word; the
-# number of parties; the core that the caller is on; how its floating-point unit is set, Note [Float mode].
+# number of parties; the core that the caller is on; how its floating-point unit is set, Note [Float mode]; the
+# worker's thread id. PLACE: for each worker, a word that says where it is, ``PLACE_*``, then the bit mask of the cores
+# that it may use, see ``placement``, Note [Waking elsewhere]. MOVED: how many workers were woken that way, ever.
 # SYSCALL, USLEEP, CLOCK, YIELD, GETCPU: addresses of libc's syscall, usleep, clock_gettime, sched_yield and
-# sched_getcpu; 0 where there is none.
+# sched_getcpu; 0 where there is none. FUTEX_NUMBER, AFFINITY_NUMBER: of the system calls futex and sched_setaffinity,
+# after which sched_getaffinity has the next number.
 # ``i64 worker(ptr pool, i64 index)`` runs tasks until index >= WANTED.
 
 # Note [Random kernel]
@@ -72,6 +75,15 @@ __all__ = [
     "PARTY_PARTIES",
     "PARTY_RANGE",
     "PARTY_TASKS",
+    "PARTY_THREAD",
+    "PLACE_ASLEEP",
+    "PLACE_AWAKE",
+    "PLACE_MASK",
+    "PLACE_MASK_WORDS",
+    "PLACE_MOVED",
+    "PLACE_MOVING",
+    "PLACE_WORDS",
+    "POOL_AFFINITY_NUMBER",
     "POOL_BUSY",
     "POOL_CLOCK",
     "POOL_DONE",
@@ -79,7 +91,9 @@ __all__ = [
     "POOL_FUTEX_NUMBER",
     "POOL_GETCPU",
     "POOL_LINE",
+    "POOL_MOVED",
     "POOL_PARTY",
+    "POOL_PLACE",
     "POOL_REST",
     "POOL_SLEEPERS",
     "POOL_SYSCALL",
@@ -139,10 +153,16 @@ POOL_DONE = 8
 POOL_SLEEPERS, POOL_WAKE = 16, 17
 POOL_WANTED = 24
 POOL_SYSCALL, POOL_FUTEX_NUMBER, POOL_USLEEP, POOL_CLOCK, POOL_YIELD, POOL_GETCPU = 32, 33, 34, 35, 36, 37
+POOL_AFFINITY_NUMBER = 38
+POOL_MOVED = 40
 POOL_PARTY = 64
-POOL_WORDS = POOL_PARTY + POOL_LINE * MAX_PARTIES
 # words of a party's line
-PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES, PARTY_CALLER_CORE, PARTY_FLOATS = range(7)
+PARTY_RANGE, PARTY_BUFS, PARTY_TASKS, PARTY_ABORT, PARTY_PARTIES = range(5)
+PARTY_CALLER_CORE, PARTY_FLOATS, PARTY_THREAD = range(5, 8)
+POOL_PLACE = POOL_PARTY + POOL_LINE * MAX_PARTIES
+PLACE_WORDS, PLACE_MASK, PLACE_MASK_WORDS = 24, 8, 16  # masks of up to 1024 cores
+PLACE_AWAKE, PLACE_ASLEEP, PLACE_MOVING, PLACE_MOVED = range(4)
+POOL_WORDS = POOL_PLACE + PLACE_WORDS * MAX_PARTIES
 
 # int64 words of a random state, see Note [Random kernel]
 RANDOM_POSITION, RANDOM_CACHED, RANDOM_HAS_CACHED, RANDOM_LIBM = 312, 313, 314, 315

@@ -167,6 +167,99 @@ print("ok")
     assert run(body) == "ok\n"
 
 
+# Note [Waking elsewhere]: three steps after pauses, each with the worker asleep
+AFTER_PAUSES = """
+from jitgrad.abi import POOL_AFFINITY_NUMBER
+allowed = os.sched_getaffinity(0)
+def after_pauses():
+    moved = pool.workers_moved
+    for _ in range(3):
+        time.sleep(0.1)
+        use()
+    time.sleep(0.1)
+    return pool.workers_moved - moved
+def cores_of_workers():
+    return [os.sched_getaffinity(thread.native_id) for thread in pool._threads]
+"""
+affinity_only = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
+
+
+@affinity_only
+def test_sleeping_workers_are_woken_on_other_cores_and_get_theirs_back() -> None:
+    body = """
+set_num_threads(3)
+use()
+moved = after_pauses()
+assert moved == (6 if len(allowed) > 1 else 0), moved
+assert os.sched_getaffinity(0) == allowed
+assert cores_of_workers() == [allowed] * 2
+set_num_threads(1)
+set_num_threads(2)
+use()
+assert (after_pauses() == 3) == (len(allowed) > 1)
+assert cores_of_workers() == [allowed]
+print("ok")
+"""
+    assert run(AFTER_PAUSES + body) == "ok\n"
+
+
+@affinity_only
+def test_workers_keep_the_cores_that_they_were_given() -> None:
+    body = """
+use()
+time.sleep(0.1)
+one = {max(allowed)}
+for thread in pool._threads:
+    os.sched_setaffinity(thread.native_id, one)
+after_pauses()
+assert cores_of_workers() == [one]
+os.sched_setaffinity(0, one)
+set_num_threads(1)
+set_num_threads(2)
+use()
+assert after_pauses() == 0
+assert cores_of_workers() == [one]
+print("ok")
+"""
+    assert run(AFTER_PAUSES + body) == "ok\n"
+
+
+@affinity_only
+def test_nobody_is_moved_where_the_system_call_is_not_known() -> None:
+    body = """
+pool._words[POOL_AFFINITY_NUMBER] = 0
+use()
+assert after_pauses() == 0
+assert cores_of_workers() == [allowed]
+print("ok")
+"""
+    assert run(AFTER_PAUSES + body) == "ok\n"
+
+
+@affinity_only
+def test_workers_have_their_cores_back_after_many_steps_of_many_threads() -> None:
+    body = """
+set_num_threads(3)
+use()
+def busy(pauses):
+    mine = Storage(8 * 512)
+    for pause in pauses:
+        shared.run([mine.addr], [])
+        time.sleep(pause)
+for seed in range(8):
+    pauses = np.random.default_rng(seed).uniform(0, 0.004, (3, 40))
+    threads = [threading.Thread(target=busy, args=(own,)) for own in pauses.tolist()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+time.sleep(0.1)
+assert cores_of_workers() == [allowed] * 2
+print("ok")
+"""
+    assert run(AFTER_PAUSES + body) == "ok\n"
+
+
 @posix_only
 def test_long_steps_of_two_threads_run_side_by_side() -> None:
     body = """

@@ -18,6 +18,7 @@ from jitgrad.abi import (
     TASK_WORDS,
 )
 from jitgrad.codegen.driver.native_text import at, atomic_load, atomic_store, branch, cycles, jump, load_word
+from jitgrad.codegen.driver.placement import mask_slot
 from jitgrad.codegen.driver.stage_sharing import run_task, share_stage
 from jitgrad.codegen.driver.worker import worker_source
 from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, compile_kernels
@@ -45,6 +46,7 @@ def _driver_text(target: Target) -> str:
     b = FnBuilder("jitgrad_driver", "ptr %record")
     for slot in ("%ran", "%spins", "%core", "%floats"):
         b.do(f"{slot} = alloca i64")
+    mask_slot(b)
     bufs, tasks, stages = (load_word(b, "%record", i, "ptr") for i in range(3))
     count, pool, abort = (
         load_word(b, "%record", 3),

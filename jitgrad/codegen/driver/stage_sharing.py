@@ -76,6 +76,7 @@ from jitgrad.codegen.driver.native_text import (
     minmax,
     pause,
 )
+from jitgrad.codegen.driver.placement import move_sleepers
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.llvm.text import FnBuilder
 
@@ -175,6 +176,7 @@ def _publish(b: FnBuilder, pool: str, count: str, parties: str, floats: str, poi
 def _wake_sleepers(b: FnBuilder, pool: str) -> None:
     sleepers = b.op(f"atomicrmw xchg ptr {at(b, pool, POOL_SLEEPERS)}, i64 0 seq_cst, align 8")
     with b.when(b.op(f"icmp ne i64 {sleepers}, 0")):
+        move_sleepers(b, pool)
         b.op(f"atomicrmw add ptr {at(b, pool, POOL_WAKE)}, i32 1 seq_cst, align 8")
         futex(b, pool, _FUTEX_WAKE_PRIVATE, str(_EVERYBODY))
 

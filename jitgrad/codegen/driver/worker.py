@@ -11,6 +11,7 @@ from jitgrad.abi import (
     PARTY_CALLER_CORE,
     PARTY_PARTIES,
     PARTY_RANGE,
+    PLACE_AWAKE,
     POOL_DONE,
     POOL_LINE,
     POOL_PARTY,
@@ -36,6 +37,7 @@ from jitgrad.codegen.driver.native_text import (
     now,
     pause,
 )
+from jitgrad.codegen.driver.placement import fall_asleep, place_of, put_back, wake_up
 from jitgrad.codegen.driver.stage_sharing import claim_and_run
 from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.codegen.llvm.target import Target
@@ -59,8 +61,10 @@ def _sleep(b: FnBuilder, pool: str) -> None:
     leave = b.op(f"icmp sge i64 %index, {atomic_load(b, pool, POOL_WANTED, 'seq_cst')}")
     branch(b, b.op(f"or i1 {work}, {leave}"), unfit, asleep)
     b.start(asleep)
+    fall_asleep(b, "%place")
     before = now(b, pool)
     futex(b, pool, _FUTEX_WAIT_PRIVATE, b.op(f"zext i32 {seen} to i64"))
+    wake_up(b, "%place")
     slept = b.op(f"sub i64 {now(b, pool)}, {before}")
     budget = b.op("load i64, ptr %budget")
     longer = minmax(b, "umin", b.op(f"shl i64 {budget}, 1"), _MAX_SPIN_NS)
@@ -90,8 +94,10 @@ def _rest(b: FnBuilder, pool: str, target: Target) -> None:
     look = b.op(f"icmp eq i64 {b.op(f'and i64 {spins}, {_SPINS_PER_LOOK - 1}')}, {_SPINS_PER_LOOK - 1}")
     with b.when(look):
         call_libc(b, pool, POOL_YIELD)
+        free = put_back(b, pool, "%place")
         idle = b.op(f"sub i64 {now(b, pool)}, {b.op('load i64, ptr %since')}")
-        with b.when(b.op(f"icmp ugt i64 {idle}, {b.op('load i64, ptr %budget')}")):
+        tired = b.op(f"icmp ugt i64 {idle}, {b.op('load i64, ptr %budget')}")
+        with b.when(b.op(f"and i1 {free}, {tired}")):
             _sleep(b, pool)
     jump(b, end)
     b.start(nap)
@@ -120,6 +126,8 @@ def _worker_text(target: Target) -> str:
     party = b.op("add i64 %index, 1")
     offset = b.op(f"add i64 {b.op(f'mul i64 {party}, {POOL_LINE}')}, {POOL_PARTY}")
     b.do(f"%line = getelementptr i64, ptr %pool, i64 {offset}")
+    b.do(f"%place = getelementptr i8, ptr {place_of(b, '%pool', '%index')}, i64 0")
+    atomic_store(b, str(PLACE_AWAKE), "%place", 0, "monotonic")
     b.do("%time = alloca [2 x i64]")
     b.do(f"store i64 {_FIRST_SPIN_NS}, ptr %budget")
     with forever(b) as (_, done):

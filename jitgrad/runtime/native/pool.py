@@ -21,9 +21,14 @@ from typing import Any
 
 from jitgrad.abi import (
     MAX_PARTIES,
+    PARTY_THREAD,
+    POOL_AFFINITY_NUMBER,
     POOL_CLOCK,
     POOL_FUTEX_NUMBER,
     POOL_GETCPU,
+    POOL_LINE,
+    POOL_MOVED,
+    POOL_PARTY,
     POOL_SYSCALL,
     POOL_USLEEP,
     POOL_WAKE,
@@ -36,6 +41,7 @@ from jitgrad.config import config
 __all__ = ["Pool", "get_num_threads", "pool", "set_num_threads"]
 
 _FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
+_AFFINITY_NUMBERS = {"x86_64": 203, "aarch64": 122, "riscv64": 122, "ppc64le": 222, "s390x": 239}
 _FUTEX_WAKE_PRIVATE = 129
 _EXIT_WAIT_S = 2.0
 
@@ -75,6 +81,7 @@ class Pool:
         syscall, clock = libc_address("syscall"), libc_address("clock_gettime")
         if number and syscall and clock:
             self._words[POOL_SYSCALL], self._words[POOL_FUTEX_NUMBER] = syscall, number
+            self._words[POOL_AFFINITY_NUMBER] = _AFFINITY_NUMBERS[platform.machine()]
         self._words[POOL_CLOCK], self._words[POOL_USLEEP] = clock, libc_address("usleep")
         self._words[POOL_YIELD], self._words[POOL_GETCPU] = libc_address("sched_yield"), libc_address("sched_getcpu")
 
@@ -88,6 +95,11 @@ class Pool:
     def num_threads(self) -> int:
         """Threads that kernels use, the caller's own included."""
         return self._num_threads
+
+    @property
+    def workers_moved(self) -> int:
+        """How many times a worker was woken on another core than the caller's, Note [Waking elsewhere]."""
+        return self._words[POOL_MOVED]
 
     def set_num_threads(self, count: int) -> None:
         """Grow or shrink. Workers that are no longer wanted leave after the task they are in."""
@@ -104,6 +116,8 @@ class Pool:
             return
         with self._lock:
             for index in range(len(self._threads), self._num_threads - 1):
+                thread_id = POOL_PARTY + POOL_LINE * (index + 1) + PARTY_THREAD
+                self._words[thread_id] = 0  # of the worker that was here before
                 self._words[POOL_WANTED] = index + 1
                 name = f"jitgrad-worker-{index}"
                 thread = threading.Thread(target=self._worker, args=(self.address, index), name=name, daemon=True)
@@ -112,6 +126,7 @@ class Pool:
                 except RuntimeError:  # the system has no more threads: kernels run on those that there are
                     self._words[POOL_WANTED] = index
                     return
+                self._words[thread_id] = thread.native_id or 0
                 self._threads.append(thread)
 
     def stop(self) -> None:
