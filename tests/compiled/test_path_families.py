@@ -14,9 +14,10 @@ import pytest
 import jitgrad as jg
 from jitgrad.codegen.llvm.target import host_target
 from jitgrad.compile import CompiledFunction
-from jitgrad.compiled.extents import copies, forks, verify_copies
+from jitgrad.compiled.extents import copies, forks, kept_copies, verify_copies
 from jitgrad.config import config
 from jitgrad.cpython.liveness import counts_references
+from jitgrad.events import count
 from jitgrad.nn import functional as F
 from tests.compiled.steps_of_other_extents import PROGRAMS, Data, Step
 
@@ -343,16 +344,28 @@ def test_a_backward_outside() -> None:
         w.grad = None
 
 
-def test_old_copies_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "_MAX_COPIES", 8)
+def test_steps_over_sizes_in_turn_come_to_copy_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_copies, "_LEAST", 8)
+    step = jg.compile(lambda x: (x * 2).sum(0).exp().sum())
+    for _ in range(12):
+        for n in range(10, 34):
+            step(jg.full((n, 3), 0.01))
+    with count("copied_paths") as copied:
+        for n in range(10, 34):
+            assert step(jg.full((n, 3), 0.01)).item() == pytest.approx(3 * np.exp(0.02 * n), rel=1e-5)
+    assert copied() == 0
+
+
+def test_copies_of_ever_new_sizes_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_copies, "_LEAST", 8)
     step = jg.compile(lambda x: (x * 2).sum())
     programs = []
-    for n in _sizes(60):
+    for n in range(66, 126):
         step(jg.ones(n, 3))
         programs.append(weakref.ref(step.last.event.program.only))
     gc.collect()
     assert sum(program() is not None for program in programs) < 24
-    assert step(jg.ones(66, 3)).item() == 396.0
+    assert step(jg.ones(150, 3)).item() == 900.0
 
 
 def test_threads_share_what_is_derived() -> None:

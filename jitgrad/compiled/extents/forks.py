@@ -25,8 +25,8 @@ Must not know: how either is done.
 # one segment. The usual backward's rules run again over symbols; of one that is differentiated itself, or returns its
 # gradients, the shape rules run again over what the engine recorded. Floats that calls compute of extents are run-time
 # scalars (Note [Number promotion]). Instructions of a copied backward are made when somebody looks at them
-# (``instrs_later``): hits do not. Copies are kept for a while only (``_MAX_COPIES``): their memory is for extents that
-# come again.
+# (``instrs_later``): hits do not. How many copies are kept depends on whether their extents come again, Note [Kept
+# copies].
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from typing import Any
 
 from jitgrad.compiled.extents.copies import Given, PathFamily, Unfinished
 from jitgrad.compiled.extents.derivation import DerivedPath, NoPathError, derived, flat, given_numbers, operation_of
+from jitgrad.compiled.extents.kept_copies import KeptCopies
 from jitgrad.compiled.extents.verify_copies import compare
 from jitgrad.config import config
 from jitgrad.errors import CompileError
@@ -53,7 +54,6 @@ _DERIVED_FROM = 3
 _MAX_FAMILIES = 24
 """Of one fork: guards of its paths may have other answers, or calls do other things."""
 _MAX_REFUSALS = 3
-_MAX_COPIES = 64
 _MAX_EVENTS = 2000
 _MAX_DERIVED = 6000
 """Events, of all paths of one fork: to derive one costs about a millisecond."""
@@ -72,19 +72,19 @@ class _Fork:
         alike: by what they do, the last few of each kind; one that has other events tells nothing of extents.
         families: of derived paths.
         refusals: how often a path could not be derived.
-        ends: of copies.
+        kept: the copies that are still there.
         copies, strays: how many paths were copied to the end; how many calls did something else than their copies.
         lent: how many copies were for near extents, Note [Advice].
     """
 
-    __slots__ = ("alike", "copies", "ends", "families", "lent", "previous", "refusals", "seen", "strays")
+    __slots__ = ("alike", "copies", "families", "kept", "lent", "previous", "refusals", "seen", "strays")
 
     def __init__(self) -> None:
         self.seen = self.refusals = self.copies = self.strays = self.lent = 0
         self.previous: list[TrieNode] = []
         self.alike: dict[Any, list[list[TrieNode]]] = {}
         self.families: list[PathFamily] = []
-        self.ends: list[TrieNode] = []
+        self.kept = KeptCopies()
 
     def is_due(self, seen: int, nodes: Sequence[TrieNode]) -> bool:
         """Whether a path is derived, without its end, where ``seen`` are known with it."""
@@ -356,10 +356,7 @@ def _hung(
         return first
     rest.tick = trie.clock + 1  # the call will end here
     fork.copies += 1
-    fork.ends.append(rest)
-    if len(fork.ends) > _MAX_COPIES:  # one for one: the collector counts objects that are made and not let go
-        oldest = min([*fork.ends], key=lambda end: end.tick)
-        with contextlib.suppress(ValueError):  # another thread has just done so
-            fork.ends.remove(oldest)
-            trie.drop([oldest], frozenset(running))
+    gone = fork.kept.add(rest, family.latest)
+    if gone:
+        trie.drop(gone, frozenset(running))
     return first
