@@ -60,6 +60,7 @@ Must not know: how kernels are made (``codegen``) or run (``runtime``).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -203,13 +204,17 @@ class LaunchForm:
     Attributes:
         kernels, names: of each launch.
         counts: argument words of each.
+        offsets: bytes before them.
         stages: launches of each stage.
+        ends_stage: whether a launch is the last one of its stage.
     """
 
     kernels: tuple[int, ...]
     names: tuple[str, ...]
     counts: tuple[int, ...]
+    offsets: tuple[int, ...]
     stages: tuple[int, ...]
+    ends_stage: tuple[bool, ...]
 
 
 @struct
@@ -242,7 +247,9 @@ def flat_launches(stages: Sequence[Sequence[Launch]]) -> FlatLaunches:
     """The launches of some stages."""
     all_ = [launch for stage in stages for launch in stage]
     kernels, names, counts = ([x.kernel for x in all_], [x.name for x in all_], [len(x.args) for x in all_])
-    form = LaunchForm(tuple(kernels), tuple(names), tuple(counts), tuple(map(len, stages)))
+    offsets = tuple([8 * n for n in (0, *itertools.accumulate(counts))][:-1])
+    ends_stage = tuple([nr == len(stage) for stage in stages for nr, _ in enumerate(stage, 1)])
+    form = LaunchForm(tuple(kernels), tuple(names), tuple(counts), offsets, tuple(map(len, stages)), ends_stage)
     words = tuple([word for x in all_ for word in x.args])
     return FlatLaunches(
         form, words, tuple([x.units for x in all_]), tuple([x.grain for x in all_]), tuple([x.cost for x in all_])

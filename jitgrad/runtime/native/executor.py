@@ -89,12 +89,19 @@ def _address(words: array[int]) -> int:
     return words.buffer_info()[0]
 
 
-def _grains(units: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
-    """Units per task, launch by launch: the emitter's grain, doubled until the stage has few enough tasks."""
-    grains = [grain or 1 for grain in wanted]
-    while sum([-(-count // grain) for count, grain in zip(units, grains, strict=True)]) > MAX_STAGE_TASKS:
-        grains = [2 * grain for grain in grains]
-    return tuple(grains)
+def _grains(flat: FlatLaunches) -> Sequence[int]:
+    """Units per task, launch by launch: the emitter's grain, doubled until each stage has few enough tasks."""
+    stages = flat.form.stages
+    if max(flat.units, default=0) * max(stages, default=0) <= MAX_STAGE_TASKS:
+        return flat.grains
+    found: list[int] = []
+    for count in stages:
+        here = slice(len(found), len(found) + count)
+        units, grains = flat.units[here], [grain or 1 for grain in flat.grains[here]]
+        while sum([-(-n // grain) for n, grain in zip(units, grains, strict=True)]) > MAX_STAGE_TASKS:
+            grains = [2 * grain for grain in grains]
+        found += grains
+    return found
 
 
 def _stage_flags(costs: Sequence[float], task_counts: Sequence[int]) -> list[int]:
@@ -125,26 +132,23 @@ class _Tables:
     def __init__(self, flat: FlatLaunches) -> None:
         form = flat.form
         self.args = _words(flat.words)
-        arg_addr = _address(self.args)
+        args_addr = _address(self.args)
         tasks: list[int] = []
-        ends, costs, first = [0], [], 0
-        for count in form.stages:
-            behind = first + count
-            units_of, grains = flat.units[first:behind], flat.grains[first:behind]
-            if count > 1 or units_of[0] > MAX_STAGE_TASKS:  # few stages of programs that are loaded at every call
-                grains = _grains(units_of, grains)
-            for kernel, units, grain, words in zip(
-                form.kernels[first:behind], units_of, grains, form.counts[first:behind], strict=True
-            ):
-                if 0 < units <= grain:
-                    tasks += (kernel, arg_addr, 0, units, 0)
-                else:
-                    for begin in range(0, units, grain or 1):
-                        tasks += (kernel, arg_addr, begin, min(begin + (grain or 1), units), 0)
-                arg_addr += _WORD * words
-            ends.append(len(tasks) // TASK_WORDS)
-            costs.append(sum(flat.costs[first:behind]))
-            first = behind
+        ends, costs, cost = [0], [], 0.0
+        # a loop without calls for most launches: few stages are of programs that are loaded at every call
+        launches = zip(form.kernels, form.offsets, form.ends_stage, flat.units, _grains(flat), flat.costs, strict=True)
+        for kernel, offset, ends_stage, units, grain, own in launches:
+            args = args_addr + offset
+            if 0 < units <= grain:
+                tasks += (kernel, args, 0, units, 0)
+            else:
+                for begin in range(0, units, grain or 1):
+                    tasks += (kernel, args, begin, min(begin + (grain or 1), units), 0)
+            cost += own
+            if ends_stage:
+                ends.append(len(tasks) // TASK_WORDS)
+                costs.append(cost)
+                cost = 0.0
         flags = [0] * len(costs)
         if ends[-1] > len(costs):
             flags = _stage_flags(costs, [end - begin for begin, end in itertools.pairwise(ends)])
