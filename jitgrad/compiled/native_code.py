@@ -1,15 +1,17 @@
 """A module of native code that the runtime is made faster by: compiled once, here or by a builder.
 
-Owns: ``NativeCode``.
+Owns: ``NativeCode``; what is noted of such modules, on disk.
 Must not know: what the code does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable
 
-from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, build_beside, compile_kernels
+from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, build_beside, compile_kernels, disk_cache
+from jitgrad.cpython.native import NativeModule
 from jitgrad.state import native_cell
 
 __all__ = ["NativeCode"]
@@ -30,8 +32,9 @@ class NativeCode:
         """Whether a builder still makes what it was asked for: nothing else need be looked at."""
         return self._asked is not None and not build_beside(self._asked)
 
-    def compiled(self, source: KernelSource) -> CompiledKernel | None:
+    def compiled(self, module: NativeModule) -> CompiledKernel | None:
         """The code; None if a builder makes it."""
+        source = KernelSource("native_hits", module.key, module.text, needs_passes=True)
         if self._asked is None and not build_beside(source):
             self._asked = source
             native_cell.waiting.append(self._install)
@@ -40,7 +43,22 @@ class NativeCode:
         self.give_up()
         return compile_kernels([source])[0]
 
+    def load(self, key: str) -> bytes | None:
+        """What was noted, Note [Known modules]."""
+        cache = disk_cache()
+        return None if cache is None else cache.load(_digest(key))
+
+    def store(self, key: str, data: bytes) -> None:
+        """Note something, where there is a cache."""
+        cache = disk_cache()
+        if cache is not None:
+            cache.store(_digest(key), data)
+
     def give_up(self) -> None:
         """Nothing is waited for any more."""
         with contextlib.suppress(ValueError):
             native_cell.waiting.remove(self._install)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(f"note\0{key}".encode(), digest_size=32).digest()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.native_code import NativeCode
 from jitgrad.compiled.native_hits import KEPT_SLOTS, METHODS, NUMBERS, SIGNS
 from jitgrad.compiled.native_parts import install_loops
@@ -19,8 +18,9 @@ from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS
 from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_slots
 from jitgrad.cpython.kept import keep_for_ever
+from jitgrad.cpython.known_modules import module_of
 from jitgrad.cpython.layout import compare_slot, function_runner, why_unknown
-from jitgrad.cpython.native import COMPARISONS, Handles, NumberStub, Stub, layout_key, load_module, make_module
+from jitgrad.cpython.native import COMPARISONS, Handles, ModuleParts, NumberStub, Stub, load_module
 from jitgrad.cpython.primitives import EAGER
 from jitgrad.door import door
 from jitgrad.events import log
@@ -117,10 +117,8 @@ def _install() -> None:
     compare = direct.operate_now, [OPS[name.strip("_")] for name in COMPARISONS]
     called: list[Callable[..., Any]] = [join_call, *plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
     called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values(), draw_again, make_again]
-    module = make_module(EAGER, called, stubs, numbers, compare, (), handles, MISSED)
-    key = layout_key(EAGER, handles, module.text)
-    source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
-    kernel = _code.compiled(source)
+    module = module_of(ModuleParts(EAGER, called, stubs, numbers, compare, (), handles, MISSED), _code)
+    kernel = _code.compiled(module)
     if kernel is None:
         direct.ask_again()
         return

@@ -19,13 +19,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from jitgrad.codegen.llvm.jit import KernelSource
 from jitgrad.compiled.check_hits import checked, checked_front
 from jitgrad.compiled.native_code import NativeCode
 from jitgrad.compiled.native_fronts import all_fronts, front_of
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
 from jitgrad.cpython.install import callables, native_slots, put_in_compare_slot, put_in_getattr_slot, put_in_slots
+from jitgrad.cpython.known_modules import module_of
 from jitgrad.cpython.layout import (
     compare_slot,
     followed_version,
@@ -38,12 +38,11 @@ from jitgrad.cpython.native import (
     COMPARISONS,
     Front,
     Handles,
+    ModuleParts,
     NumberStub,
     Stub,
     TypeFront,
-    layout_key,
     load_module,
-    make_module,
 )
 from jitgrad.cpython.primitives import NATIVE, late_fronts, renew_versions
 from jitgrad.door import door
@@ -118,10 +117,9 @@ def _install(code: NativeCode, driver_address: int) -> bool:
     fronts += [Front(f) for f in (*OPERATION_FRONTS, *METHOD_FRONTS) if f not in looked_at]
     called = [f for f in NATIVE if f in looked_at or f not in (*OPERATION_FRONTS, *METHOD_FRONTS)]
     numbers, makers = _number_stubs(), [TypeFront(no_grad, make_no_grad)]
-    module = make_module(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
-    key = layout_key(NATIVE, handles, module.text)
-    source = KernelSource("native_hits", key, lambda: module.text, needs_passes=True)
-    kernel = code.compiled(source)
+    parts = ModuleParts(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
+    module = module_of(parts, code)
+    kernel = code.compiled(module)
     if kernel is None:
         return False
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}

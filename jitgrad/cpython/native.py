@@ -1,6 +1,6 @@
 """A module of native functions, see Note [Native Python].
 
-Owns: ``make_module``, ``layout_key``.
+Owns: ``make_module``, ``load_module``.
 Must not know: LLVM, what the functions are for.
 """
 
@@ -24,7 +24,7 @@ from jitgrad.cpython.primitives import make_as_usual
 from jitgrad.cpython.runtime_text import runtime_text
 from jitgrad.cpython.translate import FunctionText, attributes, is_lasting, signature_of
 
-__all__ = ["COMPARISONS", "Front", "Handles", "NativeModule", "NumberStub", "Stub", "TypeFront", "layout_key",
+__all__ = ["COMPARISONS", "Front", "Handles", "ModuleParts", "NativeModule", "NumberStub", "Stub", "TypeFront",
            "load_module", "make_module"]  # fmt: skip
 
 
@@ -93,11 +93,19 @@ class TypeFront(NamedTuple):
 
 
 class NativeModule(NamedTuple):
-    """Text, what its words are, the symbols of its entries."""
+    """A module that can be compiled and loaded.
 
-    text: str
+    Attributes:
+        key: everything that its object code depends on.
+        objects: what its words are.
+        symbols: of its entries.
+        text: prints it.
+    """
+
+    key: str
     objects: list[tuple[str, Any]]
     symbols: list[str]
+    text: Callable[[], str]
 
 
 _MANAGED = ("__dict__", "__weakref__")
@@ -124,28 +132,11 @@ def _slots_of(cls: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def layout_key(functions: Sequence[Callable[..., Any]], handles: Handles, text: str) -> str:
-    """Everything that the object code depends on: the text, and the interpreter whose structs its offsets are of."""
-    digest = hashlib.blake2b(text.encode(), digest_size=16)
-    digest.update(repr((sys.version_info[:3], sys.implementation.cache_tag)).encode())
-    return digest.hexdigest()
+class ModuleParts(NamedTuple):
+    """What a module is made of.
 
-
-def make_module(
-    functions: Sequence[Callable[..., Any]],
-    entries: Sequence[Callable[..., Any]],
-    stubs: Sequence[Stub],
-    numbers: Sequence[NumberStub],
-    compare: tuple[Callable[..., Any], Sequence[Any]] | None,
-    fronts: Sequence[Front],
-    handles: Handles,
-    missed: Any,
-    makers: Sequence[TypeFront] = (),
-) -> NativeModule:
-    """The module of some native functions.
-
-    Args:
-        functions: all of them.
+    Attributes:
+        functions: all native functions.
         entries: those that Python calls.
         stubs, numbers: entries of other forms.
         compare: the function of comparisons, and its operation for each of ``COMPARISONS``; None: there is none.
@@ -154,6 +145,28 @@ def make_module(
         missed: what a function of a stub or a front returns where it does nothing.
         makers: fronts of classes.
     """
+
+    functions: Sequence[Callable[..., Any]]
+    entries: Sequence[Callable[..., Any]]
+    stubs: Sequence[Stub]
+    numbers: Sequence[NumberStub]
+    compare: tuple[Callable[..., Any], Sequence[Any]] | None
+    fronts: Sequence[Front]
+    handles: Handles
+    missed: Any
+    makers: Sequence[TypeFront] = ()
+
+
+def _layout_key(text: str) -> str:
+    """Everything that the object code depends on: the text, and the interpreter whose structs its offsets are of."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    digest.update(repr((sys.version_info[:3], sys.implementation.cache_tag)).encode())
+    return digest.hexdigest()
+
+
+def make_module(parts: ModuleParts) -> NativeModule:
+    """The module of some native functions."""
+    functions, entries, stubs, numbers, compare, fronts, handles, missed, makers = parts
     module = ModuleText(list(functions), {base: handles.cls for base in handles.cls.__mro__[1:-1]})
     module.parts = [FunctionText(module, f).translate(expressions) for f in functions]
     module.parts += [_entry(module, function) for function in entries]
@@ -175,7 +188,8 @@ def make_module(
         symbols.append("slot_tp_getattro")
     symbols += [f"front_{front.function.__name__}" for front in fronts]
     symbols += [f"maker_{maker.cls.__name__}" for maker in makers]
-    return NativeModule(module.text(symbols), module.objects, symbols)
+    text = module.text(symbols)
+    return NativeModule(_layout_key(text), module.objects, symbols, lambda: text)
 
 
 def load_module(kernel: Any, module: NativeModule, addresses: dict[str, int]) -> dict[str, int]:

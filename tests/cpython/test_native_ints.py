@@ -13,7 +13,7 @@ from jitgrad.compiled.native_hits import KEPT_SLOTS
 from jitgrad.cpython import ints_text, layout, thread_text
 from jitgrad.cpython.build import is_known_interpreter
 from jitgrad.cpython.install import callables
-from jitgrad.cpython.native import Handles, layout_key, load_module, make_module
+from jitgrad.cpython.native import Handles, ModuleParts, load_module, make_module
 from jitgrad.cpython.primitives import active, is_word
 from jitgrad.tensor_base import tensor_class
 from jitgrad.tracer.hits.hits import MISSED
@@ -44,9 +44,8 @@ class Other(int):
 def _compiled() -> dict[str, Callable[..., Any]]:
     functions = [through_a_word, fits, whose]
     handles = Handles(tensor_class(), KEPT_SLOTS)
-    module = make_module(functions, functions, [], [], None, [], handles, MISSED)
-    key = layout_key(functions, handles, module.text)
-    kernel = compile_kernels([KernelSource("native_hits", key, lambda: module.text, needs_passes=True)])[0]
+    module = make_module(ModuleParts(functions, functions, [], [], None, [], handles, MISSED))
+    kernel = compile_kernels([KernelSource("native_hits", module.key, module.text, needs_passes=True)])[0]
     entries = load_module(kernel, module, {"driver": 0, "front_rows": 0})
     return callables(functions, [entries[f"entry_{f.__name__}"] for f in functions], entries)
 
