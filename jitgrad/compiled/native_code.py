@@ -14,7 +14,7 @@ from jitgrad.codegen.llvm.jit import CompiledKernel, KernelSource, build_beside,
 from jitgrad.cpython.native import NativeModule
 from jitgrad.state import native_cell
 
-__all__ = ["NativeCode"]
+__all__ = ["NativeCode", "source_of"]
 
 
 class NativeCode:
@@ -32,9 +32,8 @@ class NativeCode:
         """Whether a builder still makes what it was asked for: nothing else need be looked at."""
         return self._asked is not None and not build_beside(self._asked)
 
-    def compiled(self, module: NativeModule) -> CompiledKernel | None:
+    def compiled(self, source: KernelSource) -> CompiledKernel | None:
         """The code; None if a builder makes it."""
-        source = KernelSource("native_hits", module.key, module.text, needs_passes=True)
         if self._asked is None and not build_beside(source):
             self._asked = source
             native_cell.waiting.append(self._install)
@@ -58,6 +57,11 @@ class NativeCode:
         """Nothing is waited for any more."""
         with contextlib.suppress(ValueError):
             native_cell.waiting.remove(self._install)
+
+
+def source_of(module: NativeModule) -> KernelSource:
+    """What the code of a module of native functions is compiled from."""
+    return KernelSource("native_hits", module.key, module.text, needs_passes=True)
 
 
 def _digest(key: str) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jitgrad.compiled.native_code import NativeCode
+from jitgrad.compiled.native_code import NativeCode, source_of
 from jitgrad.compiled.native_hits import KEPT_SLOTS, METHODS, NUMBERS, SIGNS
 from jitgrad.compiled.native_parts import install_loops
 from jitgrad.config import config
@@ -118,7 +118,7 @@ def _install() -> None:
     called: list[Callable[..., Any]] = [join_call, *plain_graph.PYTHONS_FORM.values(), *PYTHONS_MAKERS.values()]
     called += [run_kernel, run_step, *PYTHONS_INSTR_RUNS.values(), draw_again, make_again]
     module = module_of(ModuleParts(EAGER, called, stubs, numbers, compare, (), handles, MISSED), _code)
-    kernel = _code.compiled(module)
+    kernel = _code.compiled(source_of(module))
     if kernel is None:
         direct.ask_again()
         return

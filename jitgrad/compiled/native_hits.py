@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from jitgrad.compiled.check_hits import checked, checked_front
-from jitgrad.compiled.native_code import NativeCode
+from jitgrad.compiled.native_code import NativeCode, source_of
 from jitgrad.compiled.native_fronts import all_fronts, front_of
 from jitgrad.config import config
 from jitgrad.cpython.fronts import ROWS_ADDRESS, put_fronts
@@ -119,7 +119,7 @@ def _install(code: NativeCode, driver_address: int) -> bool:
     numbers, makers = _number_stubs(), [TypeFront(no_grad, make_no_grad)]
     parts = ModuleParts(NATIVE, called, stubs, numbers, _compare(), fronts, handles, hits.MISSED, makers)
     module = module_of(parts, code)
-    kernel = code.compiled(module)
+    kernel = code.compiled(source_of(module))
     if kernel is None:
         return False
     outside = {"driver": driver_address, "tp_richcompare": compare_slot(tensor).value}
