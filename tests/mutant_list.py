@@ -24,6 +24,8 @@ _NATIVE = _in(
     "cpython",
     ("known_modules.py", "    found = names.get(id(value))\n    module,", "    found = None\n    module,",
      "cpython/test_known_modules.py::test_what_the_caller_gives_is_that_of_this_process"),
+    ("known_modules.py", "and x.isidentifier())", "and True)",
+     "cpython/test_known_modules.py::test_other_processes_find_what_they_would_have_made"),
     ("known_modules.py", "forms, instead, handles, given))", "forms, instead, handles))",
      "cpython/test_known_modules.py::test_what_the_caller_gives_is_that_of_this_process"),
     ("known_modules.py", "return repr((sources, sys.version", "return repr((sys.version",

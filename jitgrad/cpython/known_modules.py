@@ -37,6 +37,7 @@ __all__ = ["Notes", "module_of"]
 Recipe = tuple[Any, ...]
 
 _LITERALS = (str, int, float, bool, bytes, type(None))
+_SMALL = range(-5, 257)
 _MODULES = ("builtins", "types", "numpy")
 """Where objects are looked for after the modules of the native functions and of this package."""
 
@@ -142,7 +143,7 @@ def _named(parts: ModuleParts, given: list[Any]) -> Iterator[tuple[Recipe, Any]]
 
 def _recipe(value: Any, names: dict[int, Recipe]) -> Recipe | None:
     """How an object of a word is found again."""
-    if _is_literal(value):
+    if _is_one_object(value):
         return "value", value
     found = names.get(id(value))
     module, name = _name_of(value)
@@ -151,7 +152,16 @@ def _recipe(value: Any, names: dict[int, Recipe]) -> Recipe | None:
     owner = names.get(id(getattr(value, "__self__", None)))
     if found is None and owner is not None and owner[0] == "global" and getattr(value, "__name__", ""):
         return (*owner, value.__name__)  # a method of an object, such as a lock's
-    return found
+    return found or (("value", value) if _is_literal(value) else None)
+
+
+def _is_one_object(x: Any) -> bool:
+    """Whether all that has this value is one object, in every process, so that it is the same under any name.
+
+    Others may be compared by identity. Example: the key "<in>" of an input's event is no identifier, so Python has as
+    many objects of this value as there are constants, and hits look for that of ``keys.IN``.
+    """
+    return x is None or type(x) is bool or (type(x) is int and x in _SMALL) or (type(x) is str and x.isidentifier())
 
 
 def _name_of(x: Any) -> tuple[str, str]:
