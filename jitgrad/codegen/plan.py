@@ -365,10 +365,7 @@ class _Planner:
         if group.kind == "matmul":
             return matmul_kernel(group.roots[0].value, self.roots, body, self.target, self.alike)
         if group.kind == "scatter":
-            root = group.roots[0]
-            rank = len(root.value.srcs[2].shape)
-            along = sum(1 for n in root.source.shape[:rank] if n != 1)
-            body.sequential = frozenset(loop for d in range(along) for loop in domain.loops_of(d))
+            body.sequential = frozenset(loop for d in _met_along(group.roots[0]) for loop in domain.loops_of(d))
         return self._loop_kernel(body)
 
     def _loop_kernel(self, body: LoopBody) -> LoopKernel:
@@ -381,6 +378,17 @@ class _Planner:
         kernel = make_kernel(body, self.target)
         self.alike.add(outline.key, outline, body, kernel)
         return kernel
+
+
+def _met_along(root: Root) -> list[int]:
+    """Dims of a scatter's domain along which two elements may be combined with the same one: these go in order.
+
+    Along a dim whose position is one of the indices they cannot meet.
+    """
+    indices = root.value.srcs[2:]
+    own = {index.params[0] for index in indices if index.op == "iota"}
+    dims = [d for d, n in enumerate(root.source.shape[: len(indices[0].shape)]) if n != 1]
+    return [nr for nr, d in enumerate(dims) if d not in own] or [*range(len(dims))]
 
 
 def instrs_of(job: Job) -> Sequence[KernelInstr]:

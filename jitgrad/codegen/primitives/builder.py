@@ -42,6 +42,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jitgrad.codegen.primitives.indexed_rows import without_positions
 from jitgrad.codegen.primitives.layers import LayerForm
 from jitgrad.codegen.primitives.matrices import matrix_results
 from jitgrad.codegen.scalars.iterations import iteration_function
@@ -371,9 +372,9 @@ class Builder:
         """``x[i0, i1, ...]`` with integer values that broadcast together, over the leading dims of ``x``."""
         if is_widening(x):
             return self.cast(self.gather(x.srcs[0], indices), x.dtype)
-        shape = broadcast_shape(*(i.shape for i in indices))
-        srcs = (x, *(self.expand(i, shape) for i in indices))
-        return self.make("gather", srcs, (), shape + x.shape[len(indices) :], x.dtype)
+        at = broadcast_shape(*(i.shape for i in indices))
+        rows = without_positions(self, x.shape, [self.expand(i, at) for i in indices], POINTWISE)
+        return self.make("gather", (x, *rows), (), rows[0].shape + x.shape[len(rows) :], x.dtype)
 
     def check(self, index: Value, extent: int) -> Value:
         """``index``, made non-negative and clamped below ``extent``; outside, the program reports an error.
@@ -396,7 +397,7 @@ class Builder:
             return base
         if base.dtype is bool_:
             kind = {"add": "max", "mul": "min"}.get(kind, kind)
-        srcs = (base, src, *(self.expand(i, at) for i in indices))
+        srcs = (base, src, *without_positions(self, base.shape, [self.expand(i, at) for i in indices], POINTWISE))
         return self.make("scatter_" + kind, srcs, (), base.shape, base.dtype)
 
     def as_stored(self, value: Value, like: Value) -> Value:

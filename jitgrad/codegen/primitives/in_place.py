@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from jitgrad.codegen.primitives.builder import SCATTERS, Builder, Value
 from jitgrad.codegen.primitives.decompose import copy_of
 from jitgrad.codegen.primitives.simplify import order_of
+from jitgrad.symbols.advice import within
 
 __all__ = ["is_in_place", "scatters_in_place"]
 
@@ -53,9 +54,15 @@ def scatters_in_place(
         is_alone = uses[result] == uses[v] == uses[v.srcs[0]] == 1
         if is_alone and base.params[0] == into and (base.params[1].stride, base.params[1].offset) == (strides, offset):
             b.instr = v.instr
-            checked = [copy_of(b, b.check(i, n)) for i, n in zip(v.srcs[2:], v.shape, strict=False)]
+            checked = [_checked(b, i, n) for i, n in zip(v.srcs[2:], v.shape, strict=False)]
             found[number] = b.make(v.op, (base, copy_of(b, v.srcs[1]), *checked), v.params, v.shape, v.dtype)
     return found
+
+
+def _checked(b: Builder, index: Value, extent: int) -> Value:
+    """An index that is known to be inside: checked in a kernel of its own, unless it is a position."""
+    is_inside = index.op == "iota" and within(index.shape[index.params[0]], extent)
+    return index if is_inside else copy_of(b, b.check(index, extent))
 
 
 def _is_stored_scatter(result: Value) -> bool:

@@ -17,8 +17,8 @@ from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.schedule.kernel_ir import COMBINING, EFFECTS
 from jitgrad.dtypes import FLOATING, DType
 
-__all__ = ["LoopBody", "Store", "contracted", "joined", "live", "merged", "needed", "renumbered", "sided", "visits",
-           "with_stores"]  # fmt: skip
+__all__ = ["LoopBody", "Store", "contracted", "dims_of", "joined", "live", "merged", "needed", "renumbered", "sided",
+           "visits", "with_stores"]  # fmt: skip
 
 
 class Store(NamedTuple):
@@ -185,10 +185,20 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
     every = math.prod(extents)
     inner = reduced if reduces else {vec}
     unit = math.prod(n for d, n in enumerate(extents) if d not in inner)
-    kept, inside = ~_bits(reduced), _bits(inner)
-    of_address: dict[Any, int] = {None: 0}
-    deps: list[int] = []  # the dims that an instruction depends on, as bits
+    inside = _bits(inner)
     counts = []
+    for i, own in zip(instrs, dims_of(extents, reduced, instrs), strict=True):
+        counts.append(
+            every if i.op.startswith("reduce_") else 1 if not own else every if own & inside else unit
+        )
+    return counts
+
+
+def dims_of(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[LoopInstr]) -> list[int]:
+    """The dims that each instruction depends on, as bits."""
+    kept = ~_bits(reduced)
+    of_address: dict[Any, int] = {None: 0}
+    deps: list[int] = []
     for i in instrs:
         own = of_address.get(i.address)
         if own is None:
@@ -199,13 +209,8 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
             own = _bits(range(len(extents)))
         for s in i.srcs:
             own |= deps[s]
-        if i.op.startswith("reduce_"):
-            deps.append(own & kept)
-            counts.append(every)
-        else:
-            deps.append(own)
-            counts.append(1 if not own else every if own & inside else unit)
-    return counts
+        deps.append(own & kept if i.op.startswith("reduce_") else own)
+    return deps
 
 
 def _bits(dims: Iterable[int]) -> int:

@@ -19,6 +19,7 @@ from jitgrad.codegen.schedule.kernel_ir import ACCESSES, COMBINING, KernelInstr,
 from jitgrad.codegen.schedule.loop_body import (
     LoopBody,
     contracted,
+    dims_of,
     joined,
     live,
     merged,
@@ -89,8 +90,7 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
     loop are wasted, and a reduction across lanes ends with a tree of shuffles.
     """
     if scatter:  # lanes must not meet: only a kept dim, else the last one, one lane wide
-        kept = [d for d in range(len(extents)) if d not in reduced]
-        return kept[-1] if kept else len(extents) - 1
+        return len(extents) - 1
     total = math.prod(extents)
     if not total:
         return len(extents) - 1
@@ -132,7 +132,7 @@ def _assemble(
     form = "row" if vec in reduced else "col" if reduces else "map"
     width = _width(form, extents[vec], instrs, target)
     if body.sequential and form == "col":
-        width = _sequential_width(width, extents[vec])
+        width = _sequential_width(width, extents, vec, instrs, target)
     across = _dim_across(extents, units, vec, instrs) if form == "map" and width >= _TILED_FROM else None
     if across is not None:
         form, units, seqs = "tile", [d for d in units if d != across], [across]
@@ -217,8 +217,16 @@ def _width(form: str, extent: int, instrs: Sequence[LoopInstr], target: Target) 
 
 
 @advice
-def _sequential_width(width: int, extent: int) -> int:
-    """Lanes of a scatter: as many as fit, for each unit reads and checks all indices again."""
+def _sequential_width(
+    width: int, extents: tuple[int, ...], vec: int, instrs: Sequence[LoopInstr], target: Target
+) -> int:
+    """Lanes of a scatter: as many as fit where they share an index, for each unit reads and checks all indices again;
+    else one vector, so that there are units for all cores."""
+    extent = extents[vec]
+    dims = dims_of(extents, frozenset(), instrs)
+    if any([i.op == "check" and dims[n] >> vec & 1 for n, i in enumerate(instrs)]):
+        width = _width("map", extent, instrs, target)
+        return 2 * width if width > 1 and 4 * width <= extent else width
     while 1 < width < _SCATTER_LANES and 2 * width <= extent:
         width *= 2
     return width

@@ -1,0 +1,152 @@
+"""Note [Indexed rows]: gathers and scatters whose index is the same along a row; lanes of scatters that cannot meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitgrad as jg
+from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.dtypes import int64
+from tests.modes import Mode
+
+_DTYPES = (np.float32, np.float64, np.int64)
+_COMBINED = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+class Draw:
+    """One gather or scatter, at random: a table, an index that is the same along some dimensions, a source."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        rank = int(rng.integers(1, 5))
+        most = {1: 300, 2: 70, 3: 20, 4: 9}[rank]
+        table = rng.integers(1, most, rank)
+        self.dim = int(rng.integers(rank))
+        is_whole = rng.random(rank) < 0.7
+        index = np.where(is_whole, table, [rng.integers(1, n + 1) for n in table])
+        index[self.dim] = rng.integers(1, 2 * most)
+        self.same = [d for d in range(rank) if rng.random() < 0.6]
+        self.is_expanded_outside = bool(rng.random() < 0.3)
+        self.is_turned = bool(rng.random() < 0.3)
+        self.kind = str(rng.choice(["gather", "set", *_COMBINED]))
+        dtype = _DTYPES[int(rng.integers(len(_DTYPES)))]
+        small = np.where(np.isin(np.arange(rank), self.same), 1, index)
+        self.shape = tuple(int(n) for n in index)
+        self.index = rng.integers(0, table[self.dim], small)
+        scale = 0.2 if self.kind == "prod" else 3.0  # products stay small
+        numbers = [scale * rng.standard_normal([int(n) for n in shape]) for shape in (table, index)]
+        self.table, self.source = (((x + 1) if self.kind == "prod" else x).astype(dtype) for x in numbers)
+
+    def wanted(self) -> np.ndarray:
+        """What NumPy computes, element by element in order."""
+        grid = list(np.indices(self.shape))
+        grid[self.dim] = np.broadcast_to(self.index, self.shape)
+        if self.kind == "gather":
+            return self.table[tuple(grid)]
+        out = self.table.copy()
+        if self.kind == "set":
+            for at in np.ndindex(self.shape):
+                out[tuple(g[at] for g in grid)] = self.source[at]
+        else:
+            _COMBINED[self.kind].at(out, tuple(grid), self.source)
+        return out
+
+    def operands(self) -> tuple[Any, ...]:
+        index = jg.from_numpy(self.index)
+        table = np.ascontiguousarray(self.table.T) if self.is_turned else self.table
+        return (
+            jg.from_numpy(table.copy()), index.expand(self.shape) if self.is_expanded_outside else index,
+            jg.from_numpy(self.source.copy()),
+        )  # fmt: skip
+
+    def step(self, x: Any, index: Any, source: Any) -> Any:
+        if self.is_turned:
+            x = x.permute(*range(x.ndim)[::-1])
+        at = index.expand(self.shape)
+        if self.kind == "gather":
+            return x.gather(self.dim, at)
+        if self.kind == "set":
+            return x.scatter(self.dim, at, source)
+        return x.scatter_reduce(self.dim, at, source, self.kind)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_ones(seed: int, mode: Mode) -> None:
+    draw = Draw(seed)
+    found = mode.run(lambda *args: [draw.step(*args)], draw.operands)[0]
+    wanted = draw.wanted()
+    assert found.numpy().dtype == wanted.dtype
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-5, atol=1e-5)
+
+
+def _leaf(b: Builder, *shape: int) -> Value:
+    return b.make("input", (), (len(shape), jg.empty(shape, dtype=jg.int64)._aval), shape, int64)
+
+
+def _grid(b: Builder, index: Value, dim: int) -> list[Value]:
+    return [index if d == dim else b.iota(index.shape, d) for d in range(len(index.shape))]
+
+
+def test_an_index_that_is_the_same_along_rows_is_one_for_each_row() -> None:
+    b = Builder()
+    row = b.expand(b.reshape(_leaf(b, 8), (8, 1)), (8, 5))
+    source, table = _leaf(b, 8, 5), _leaf(b, 9, 5)
+    for index in (row, b.where(b.lt(row, b.const(0, int64)), b.const(9, int64), row)):
+        v = b.scatter("add", table, _grid(b, index, 0), source)
+        assert [i.shape for i in v.srcs[2:]] == [(8,)]
+        assert b.gather(table, _grid(b, index, 0)).srcs[1].shape == (8,)
+    deep = b.expand(b.reshape(_leaf(b, 8), (8, 1, 1)), (8, 5, 4))
+    assert [i.shape for i in b.gather(_leaf(b, 9, 5, 4), _grid(b, deep, 0)).srcs[1:]] == [(8,)]
+    middle = b.expand(b.reshape(_leaf(b, 3, 8), (3, 8, 1)), (3, 8, 4))
+    assert [i.shape for i in b.gather(_leaf(b, 3, 9, 4), _grid(b, middle, 1)).srcs[1:]] == [(3, 8), (3, 8)]
+
+
+@pytest.mark.parametrize("what", ["own index for each element", "part of a row", "another dimension's position"])
+def test_other_indices_stay(what: str) -> None:
+    b = Builder()
+    row = b.expand(b.reshape(_leaf(b, 5), (5, 1)), (5, 5))
+    indices = _grid(b, _leaf(b, 5, 5) if what == "own index for each element" else row, 0)
+    width = 6 if what == "part of a row" else 5
+    if what == "another dimension's position":
+        indices[1] = b.iota((5, 5), 0)
+    v = b.gather(_leaf(b, 9, width), indices)
+    assert [i.shape for i in v.srcs[1:]] == [(5, 5)] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "is_same", "form"),
+    [
+        ((200, 64), 0, True, "col"), ((200, 64), 0, False, "col"), ((64, 200), 1, False, "row"),
+        ((200,), 0, False, "row"),
+    ],
+)  # fmt: skip
+def test_lanes_and_units_of_scatters(shape: tuple[int, ...], dim: int, is_same: bool, form: str) -> None:
+    rng = np.random.default_rng(0)
+    index = jg.from_numpy(rng.integers(0, 50, (shape[0], 1) if is_same else shape))
+    source = jg.from_numpy(rng.standard_normal(shape).astype(np.float32))
+    table = jg.zeros([50 if d == dim else n for d, n in enumerate(shape)])
+    step = jg.compile(lambda: table.scatter_add(dim, index.expand(shape), source))
+    step()
+    step()
+    native = step.last.event.program.only.step
+    launch = next(x for stage in native.stages for x in stage if "store_add" in x.name)
+    assert launch.name.startswith(form)
+    if form == "row":
+        assert launch.units == (shape[0] if len(shape) > 1 else 1)  # rows do not meet
+    elif not is_same:
+        assert launch.units > 1
+
+
+def test_a_bad_index_of_a_row_is_an_error_and_nothing_is_written(mode: Mode) -> None:
+    table = jg.zeros(4, 20)
+    for bad in (4, -1):
+
+        def step(x: Any, at: Any, source: Any) -> Any:
+            return x.scatter_add_(0, at.unsqueeze(1).expand(3, 20), source)
+
+        with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds for dimension 0 with size 4"):
+            mode.run(lambda *args: [step(*args)], lambda bad=bad: (table, jg.tensor([0, bad, 2]), jg.ones(3, 20)))
+        assert not table.any()
