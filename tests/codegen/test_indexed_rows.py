@@ -116,6 +116,7 @@ def test_other_indices_stay(what: str) -> None:
     assert [i.shape for i in v.srcs[1:]] == [(5, 5)] * 2
 
 
+@pytest.mark.parametrize("is_in_place", [False, True])
 @pytest.mark.parametrize(
     ("shape", "dim", "is_same", "form"),
     [
@@ -123,14 +124,17 @@ def test_other_indices_stay(what: str) -> None:
         ((200,), 0, False, "row"),
     ],
 )  # fmt: skip
-def test_lanes_and_units_of_scatters(shape: tuple[int, ...], dim: int, is_same: bool, form: str) -> None:
+def test_lanes_and_units_of_scatters(
+    shape: tuple[int, ...], dim: int, is_same: bool, form: str, is_in_place: bool
+) -> None:
     rng = np.random.default_rng(0)
     index = jg.from_numpy(rng.integers(0, 50, (shape[0], 1) if is_same else shape))
     source = jg.from_numpy(rng.standard_normal(shape).astype(np.float32))
     table = jg.zeros([50 if d == dim else n for d, n in enumerate(shape)])
-    step = jg.compile(lambda: table.scatter_add(dim, index.expand(shape), source))
-    step()
-    step()
+    name = "scatter_add_" if is_in_place else "scatter_add"
+    step = jg.compile(lambda: getattr(table, name)(dim, index.expand(shape), source))
+    for _ in range(3):
+        step()
     native = step.last.event.program.only.step
     launch = next(x for stage in native.stages for x in stage if "store_add" in x.name)
     assert launch.name.startswith(form)
@@ -138,6 +142,27 @@ def test_lanes_and_units_of_scatters(shape: tuple[int, ...], dim: int, is_same: 
         assert launch.units == (shape[0] if len(shape) > 1 else 1)  # rows do not meet
     elif not is_same:
         assert launch.units > 1
+
+
+def test_an_index_that_may_not_be_negative_is_looked_at_once() -> None:
+    """``gather`` takes no negative index, ``x[index]`` does: only there is one counted from the end."""
+    x, at = jg.arange(40).float(), jg.from_numpy(np.random.default_rng(0).integers(0, 40, 500))
+    names = {}
+    for kind, function in (("gather", lambda: x.gather(0, at)), ("x[at]", lambda: x[at])):
+        step = jg.compile(function)
+        assert (step().numpy() == at.numpy()).all()
+        names[kind] = step.last.event.program.only.step.stages[0][0].name
+    assert "where" not in names["gather"]
+    assert names["gather"] != names["x[at]"]
+    step = jg.compile(lambda at: x[at])
+    assert step(jg.tensor([-1, -40, 3])).tolist() == [39.0, 0.0, 3.0]
+    with pytest.raises(IndexError):
+        step(jg.tensor([0, 0, -41]))
+    step = jg.compile(lambda at: x.gather(0, at))
+    assert step(jg.tensor([1, 0, 3])).tolist() == [1.0, 0.0, 3.0]
+    for bad in (-1, 40, -(2**62)):
+        with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds"):
+            step(jg.tensor([1, bad, 3]))
 
 
 def test_a_bad_index_of_a_row_is_an_error_and_nothing_is_written(mode: Mode) -> None:

@@ -49,9 +49,10 @@ from jitgrad.codegen.fusion.index_map import (
 from jitgrad.codegen.fusion.roots import Root, squeezed
 from jitgrad.codegen.primitives.builder import POINTWISE, SCATTERS, Value, memory_of
 from jitgrad.codegen.primitives.cost import op_cost
-from jitgrad.codegen.primitives.simplify import const_of
+from jitgrad.codegen.primitives.simplify import const_of, number_of
 from jitgrad.dtypes import INTEGER, DType, bool_, int64
 from jitgrad.ops.aval import contiguous_strides
+from jitgrad.symbols.advice import always_equal
 from jitgrad.symbols.number import value_of, whole
 
 __all__ = ["LoopInstr", "Lowerer"]
@@ -196,11 +197,30 @@ class Lowerer:
         at = len(indices[0].shape)
         value = self.value_at(source, m)
         checked = tuple(
-            self._emit("check", int64, (self.value_at(i, m[:at]),), (n, 1 + max(0, v.instr)))
-            for i, n in zip(indices, v.shape, strict=False)
+            self._checked(self.value_at(i, m[:at]), n, v) for i, n in zip(indices, v.shape, strict=False)
         )
         where, address, strides = self._table_at(base, self._zeros(len(indices)) + m[at:])
         return self._emit("store_" + v.op[8:], v.dtype, (value, *checked), (where, strides[: len(indices)]), address)
+
+    def _checked(self, index: int, extent: int, v: Value, kid: int = 0) -> int:
+        """An index that is inside, or is reported; see ``Builder.check``.
+
+        The operations of ``torch.gather``'s kind make negative ones too large, as they take none. Then none is left
+        that counts from the end: the extent alone is looked at, as an unsigned number.
+        """
+        wraps: tuple[bool, ...] = ()
+        known = self.instrs[index]
+        if known.op == "where":
+            is_negative, instead, own = known.srcs
+            test = self.instrs[is_negative]
+            is_below = test.op == "lt" and test.srcs[0] == own and self._is_number(test.srcs[1], 0)
+            if is_below and self._is_number(instead, extent):
+                index, wraps = own, (False,)
+        return self._emit("check", int64, (index, *self._mask(kid)), (extent, 1 + max(0, v.instr), *wraps))
+
+    def _is_number(self, n: int, number: int) -> bool:
+        i = self.instrs[n]
+        return i.op == "const" and always_equal(number_of(str(i.extra[0])), number)
 
     # parts of instructions
     def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -310,7 +330,7 @@ class Lowerer:
         index = self._need(v.srcs[0], mid, kid)
         if index is None:
             return None
-        return self._emit("check", int64, (index, *self._mask(kid)), (v.params[0], 1 + max(0, v.instr)))
+        return self._checked(index, v.params[0], v, kid)
 
     def _on_expand(self, v: Value, mid: int, kid: int) -> int | None:
         m = through_expand(self._map_list[mid], v.srcs[0].shape, len(self.domain.extents))
@@ -406,7 +426,7 @@ class Lowerer:
         if None in found:
             return None
         checked = tuple(
-            self._emit("check", int64, (i, *self._mask(kid)), (n, 1 + max(0, v.instr)))  # type: ignore[arg-type]
+            self._checked(i, n, v, kid)  # type: ignore[arg-type]
             for i, n in zip(found, x.shape, strict=False)
         )
         if 0 in x.shape[:rest]:  # an index that is out of range reads element 0, and there is none

@@ -301,7 +301,7 @@ class MemoryPrinter:
 
     # indexed access
     def _check(self, scope: Scope, n: int, instr: KernelInstr) -> str:
-        """Wrap a negative index, report one that is out of range, and give one that is safe."""
+        """Wrap a negative index, unless there is to be none; report one that is out of range; give one that is safe."""
         b, lanes = self.b, self.lanes(n)
         kind, flags = vector_type(lanes, "i64"), vector_type(lanes, "i1")
         index = self.operand(scope, instr.srcs[0], lanes)
@@ -309,11 +309,12 @@ class MemoryPrinter:
         if source != "int64":
             index = emit_cast(b, dt.of(source), dt.of("int64"), lanes, index)
         extent, zero = b.splat(self.word(instr.word), "i64", lanes), b.const(0, "i64", lanes)
-        wrapped = b.op(f"add {kind} {index}, {extent}")
-        negative = b.op(f"icmp slt {kind} {index}, {zero}")
-        wrapped = b.op(f"select {flags} {negative}, {kind} {wrapped}, {kind} {index}")
-        bad = b.op(f"icmp uge {kind} {wrapped}, {extent}")
-        safe = b.op(f"select {flags} {bad}, {kind} {zero}, {kind} {wrapped}")
+        if instr.static != (False,):
+            wrapped = b.op(f"add {kind} {index}, {extent}")
+            negative = b.op(f"icmp slt {kind} {index}, {zero}")
+            index = b.op(f"select {flags} {negative}, {kind} {wrapped}, {kind} {index}")
+        bad = b.op(f"icmp uge {kind} {index}, {extent}")
+        safe = b.op(f"select {flags} {bad}, {kind} {zero}, {kind} {index}")
         on = self._lanes_that_count(scope, lanes, self._own_mask(instr, 1))
         if on is not None:
             bad = b.op(f"and {flags} {bad}, {on}")

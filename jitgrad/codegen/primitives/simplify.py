@@ -22,7 +22,7 @@ from jitgrad.dtypes import FLOATING, INTEGER, DType, bool_
 from jitgrad.symbols.advice import always_equal, identical
 from jitgrad.symbols.number import TOKEN, current_env, is_symbolic, lifted
 
-__all__ = ["SIMPLIFY", "Rule", "const_of", "order_of", "rewrite", "topological"]
+__all__ = ["SIMPLIFY", "Rule", "const_of", "number_of", "order_of", "rewrite", "topological"]
 
 
 class Rule(NamedTuple):
@@ -143,7 +143,12 @@ def const_of(v: Value) -> bool | int | float | None:
         if v.op != "expand" and v.op != "reshape":
             return None
         v = v.srcs[0]
-    text, env = v.params[0], current_env()
+    return number_of(v.params[0])
+
+
+def number_of(text: str) -> bool | int | float:
+    """The number of a constant, as its text says it."""
+    env = current_env()
     if env is not None and text.startswith(TOKEN):
         return env.number(text)  # type: ignore[return-value]
     if text in _WORDS:

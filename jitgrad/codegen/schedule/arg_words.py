@@ -163,7 +163,7 @@ def _no_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, l
 
 
 def _check_words(i: LoopInstr, dims: Sequence[int], body: LoopBody) -> tuple[Any, list[Any]]:
-    return (), list(i.extra)
+    return i.extra[2:], list(i.extra[:2])
 
 
 _IN_TEXT = frozenset({0.0, 0.5, 1.0, 2.0, math.inf})
