@@ -247,4 +247,4 @@ def test_other_processes_find_what_they_would_have_made(use: str, cache: tuple[P
     made, found, calls = _run(_USES[use], path)
     assert made == 0
     assert found > 0 or os.environ.get("JITGRAD_NATIVE_HITS") == "0"
-    assert calls == calls_before
+    assert calls == calls_before or os.environ.get("JITGRAD_NATIVE_HITS") == "0"

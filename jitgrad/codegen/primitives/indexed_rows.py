@@ -17,12 +17,9 @@ In: indices of a gather or scatter, all of one shape. Out: indices of one shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jitgrad.symbols.advice import identical
-
-if TYPE_CHECKING:
-    from jitgrad.codegen.primitives.builder import Builder, Value
 
 __all__ = ["without_positions"]
 
@@ -30,11 +27,12 @@ _SAME_SHAPE = frozenset({"cast", "copy", "check"})
 
 
 def without_positions(
-    b: Builder, table: tuple[int, ...], indices: Sequence[Value], pointwise: dict[str, int]
-) -> list[Value]:
-    """The indices of a table's rows, instead of those of their elements.
+    b: Any, table: tuple[int, ...], indices: Sequence[Any], pointwise: dict[str, int]
+) -> list[Any]:
+    """The indices of a table's rows, instead of those of their elements: ``Value``s, as all that is indexed here.
 
     Args:
+        b: the ``Builder``.
         table: the shape of what is indexed; indices are for its first dimensions.
         indices: of one shape.
         pointwise: the primitives that compute element by element.
@@ -52,7 +50,7 @@ def without_positions(
     return [_first(b, index, len(at) - count) for index in indices[: len(indices) - count]] if count else [*indices]
 
 
-def _first(b: Builder, index: Value, rank: int) -> Value:
+def _first(b: Any, index: Any, rank: int) -> Any:
     """An index at the first element of each row; ``rank``: dimensions that remain."""
     shape = index.shape[:rank]
     if index.op == "iota":
@@ -62,7 +60,7 @@ def _first(b: Builder, index: Value, rank: int) -> Value:
     return b.reshape(first, shape)
 
 
-def _varies(v: Value, dim: int, pointwise: dict[str, int]) -> bool:
+def _varies(v: Any, dim: int, pointwise: dict[str, int]) -> bool:
     """Whether elements along a dimension may differ."""
     waiting, seen = [(v, dim)], set()
     while waiting:
