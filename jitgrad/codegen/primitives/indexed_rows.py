@@ -26,9 +26,7 @@ __all__ = ["without_positions"]
 _SAME_SHAPE = frozenset({"cast", "copy", "check"})
 
 
-def without_positions(
-    b: Any, table: tuple[int, ...], indices: Sequence[Any], pointwise: dict[str, int]
-) -> list[Any]:
+def without_positions(b: Any, table: tuple[int, ...], indices: Sequence[Any], pointwise: dict[str, int]) -> list[Any]:
     """The indices of a table's rows, instead of those of their elements: ``Value``s, as all that is indexed here.
 
     Args:
