@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interpreter import Case
 
 import jitgrad as jg
 from jitgrad.codegen.primitives.builder import Builder, Value
@@ -163,6 +164,21 @@ def test_an_index_that_may_not_be_negative_is_looked_at_once() -> None:
     for bad in (-1, 40, -(2**62)):
         with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds"):
             step(jg.tensor([1, bad, 3]))
+
+
+@pytest.mark.parametrize("what", ["another value is negative", "another extent", "below another number"])
+def test_an_index_that_only_looks_as_if_it_may_not_be_negative(what: str) -> None:
+    table, at, other = np.arange(40.0), np.array([-1, 3, -40, 39]), np.array([5, 6, 7, 8])
+
+    def lower(b: Any, t: Value, i: Value, y: Value) -> Value:
+        tested, least = (y, 0) if what == "another value is negative" else (i, 0)
+        if what == "below another number":
+            least = -50
+        extent = 7 if what == "another extent" else 40
+        index = b.where(b.lt(tested, b.const(least, int64)), b.const(extent, int64), i)
+        return b.gather(t, [index])
+
+    Case(lower, [table, at, other]).check()
 
 
 def test_a_bad_index_of_a_row_is_an_error_and_nothing_is_written(mode: Mode) -> None:

@@ -70,6 +70,33 @@ def test_a_read_of_what_another_call_is_writing_raises(count: int) -> None:
     assert reads(jg.ones(4)).item() == 16.0
 
 
+def test_a_leaf_that_has_the_id_of_memory_that_was_written(count: int) -> None:
+    """Memory that a call has written may go before its segment ends; a leaf on another thread may get its id."""
+    pause, w, v = Pause(), jg.ones(4), jg.ones(4, requires_grad=True)
+
+    @jg.compile
+    def writes() -> Any:
+        w.add_(1.0)
+        pause()
+        return w.sum()
+
+    @jg.compile
+    def differentiates() -> Any:
+        (v * 2).sum().backward()
+
+    for _ in range(count):
+        writes()
+        differentiates()
+        v.grad = None
+        w.fill_(1.0)
+    with pause.inside(lambda: writes().item()) as results:
+        (other,) = RUNNING.values()
+        other.claims.add(id(v))
+        differentiates()
+    assert v.grad.tolist() == [2.0] * 4
+    assert results == [8.0]
+
+
 def test_what_a_segment_has_written_may_be_read_and_then_not_be_written(count: int) -> None:
     pause, w = Pause(), jg.ones(4)
 

@@ -91,7 +91,8 @@ class RecorderState(Handler):
         busy: its state is being changed, see Note [Interrupts].
         met: id -> storage, of the memory that the call has met in the general way; see Note [Threads that share
             tensors].
-        claims: ids of the memory that the open segment writes, and of leaves whose gradients it sets; see there.
+        claims: ids of the memory that the open segment writes, and ``_of_leaf`` of leaves whose gradients it sets; see
+            there.
         scalars: run-time scalars so far.
         graph: what escaping results hold on to.
         graphs: some that may serve other calls, once nothing holds on to them.
@@ -345,12 +346,12 @@ class RecorderState(Handler):
         Raises:
             RuntimeError: a call on another thread has set it.
         """
-        self._claim(id(leaf), lambda other: other.has_set_grad(leaf))
+        self._claim(_of_leaf(leaf), lambda other: other.has_set_grad(leaf))
 
     def has_set_grad(self, leaf: Any) -> bool:
         """Whether the call has given a leaf its gradient, or is about to do so."""
         grad = leaf._grad
-        return id(leaf) in self.claims or (grad is not None and not grad.is_sparse and abs(grad._tid) == self.tid)
+        return _of_leaf(leaf) in self.claims or (grad is not None and not grad.is_sparse and abs(grad._tid) == self.tid)
 
     def _claim(self, key: int, is_taken: Callable[[RecorderState], bool]) -> None:
         is_new = key not in self.claims
@@ -413,6 +414,11 @@ def _bytes_of(tensor: Any) -> tuple[int, int]:
     """Addresses of the first byte that a tensor sees, and of the end of the last one."""
     aval, start = tensor._aval, tensor._storage.addr
     return start + aval.offset * aval.dtype.itemsize, start + (last_position(aval) + 1) * aval.dtype.itemsize
+
+
+def _of_leaf(leaf: Any) -> int:
+    """What stands for a leaf among claims: no id of memory, for memory may have gone whose id a new leaf got."""
+    return ~id(leaf)
 
 
 def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
