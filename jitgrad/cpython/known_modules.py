@@ -10,8 +10,8 @@ Must not know: how a module is made, where notes are kept, LLVM.
 # that is noted beside the object code: a constant by its value, an object by the module and the name under which the
 # native functions find it, or by its place among what the caller has given. The text is made if the object code has
 # gone, or if a name leads nowhere.
-# A note is for one state of the sources, which is told by the time and size of each file of the package, as Python does
-# for its own bytecode; for one interpreter and NumPy; and for the functions by name, as imports decide which there are.
+# A note holds for one state of the package's files: their paths, times and sizes, which is what Python looks at for its
+# own bytecode. It holds for one interpreter, one NumPy and one list of functions, since imports decide which there are.
 # Example: the word of ``hits.operate``'s first constant is ("part", 12), that of ``None`` is ("value", None).
 """
 

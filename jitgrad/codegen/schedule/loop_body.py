@@ -188,9 +188,8 @@ def visits(extents: tuple[int, ...], reduced: frozenset[int], instrs: Sequence[L
     inside = _bits(inner)
     counts = []
     for i, own in zip(instrs, dims_of(extents, reduced, instrs), strict=True):
-        counts.append(
-            every if i.op.startswith("reduce_") else 1 if not own else every if own & inside else unit
-        )
+        is_inside = i.op.startswith("reduce_") or own & inside
+        counts.append(every if is_inside else unit if own else 1)
     return counts
 
 

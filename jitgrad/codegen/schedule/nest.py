@@ -89,7 +89,7 @@ def _vector_dim(extents: tuple[int, ...], reduced: frozenset[int], instrs: Seque
     Costs are in vector additions per full vector: strided lanes are loaded one by one, lanes past the end of a short
     loop are wasted, and a reduction across lanes ends with a tree of shuffles.
     """
-    if scatter:  # lanes must not meet: only a kept dim, else the last one, one lane wide
+    if scatter:  # lanes must not meet: the last dim, one lane wide where it is sequential
         return len(extents) - 1
     total = math.prod(extents)
     if not total:

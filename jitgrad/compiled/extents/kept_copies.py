@@ -20,7 +20,7 @@ Must not know: how paths are copied.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 from jitgrad.tracer.recording.trie import TrieNode
@@ -44,7 +44,7 @@ class KeptCopies:
     def __init__(self) -> None:
         self.room = _LEAST
         self._kept: deque[tuple[TrieNode, int, Any]] = deque()
-        self._gone: dict[Any, None] = {}
+        self._gone: OrderedDict[Any, None] = OrderedDict()
 
     def add(self, end: TrieNode, extents: Any) -> list[TrieNode]:
         """A path was copied: the ends of those that have to go.
@@ -67,7 +67,7 @@ class KeptCopies:
             if end.tick == tick:
                 self._gone[extents] = None
                 if len(self._gone) > _REMEMBERED:
-                    self._gone.pop(next(iter([*self._gone])), None)
+                    self._gone.popitem(last=False)
                 return [end]
             self._kept.append((end, end.tick, extents))
         return []
