@@ -181,7 +181,7 @@ def after_pauses():
 def cores_of_workers():
     return [os.sched_getaffinity(thread.native_id) for thread in pool._threads]
 """
-affinity_only = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process set the cores of its threads")
+affinity_only = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux sets a thread's cores")
 
 
 @affinity_only
