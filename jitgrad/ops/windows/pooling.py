@@ -39,6 +39,17 @@ def _shape(x: Any, windows: Windows) -> tuple[int, ...]:
     return (*x.shape[: len(x.shape) - len(windows)], *(w.out for w in windows))
 
 
+def _pooled(x: Aval, windows: Windows) -> Aval:
+    """The aval of what is pooled. Kernels read and write where the windows say: ValueError if these are of others."""
+    _check_last(x, tuple([w.extent for w in windows]))
+    return make_aval(_shape(x, windows), x.dtype)
+
+
+def _check_last(x: Aval, extents: tuple[int, ...]) -> None:
+    if x.shape[max(x.ndim - len(extents), 0) :] != extents:
+        raise ValueError(f"windows are for the extents {extents}, the tensor has shape {x.shape}")
+
+
 def _is_small(windows: Windows) -> bool:
     """Whether windows are alike and have few elements."""
     return all(w.is_sliding for w in windows) and math.prod(w.taps for w in windows) <= _MOST_TAPS
@@ -199,9 +210,21 @@ def _lower_best_of_many(b: Any, x: Any, at: Any, axis: int, ranges: Ranges) -> t
     return best, _along(b, at, axis, place)
 
 
+def _max_pool_backward_aval(g: Aval, at: Aval, windows: Windows) -> Aval:
+    _check_last(g, tuple([w.out for w in windows]))
+    _check_last(at, g.shape)
+    return make_aval((*g.shape[: g.ndim - len(windows)], *(w.extent for w in windows)), g.dtype)
+
+
+def _max_pool_read_aval(x: Aval, at: Aval, windows: Windows) -> Aval:
+    _check_last(x, tuple([w.extent for w in windows]))
+    _check_last(at, _shape(x, windows))
+    return make_aval(at.shape, x.dtype)
+
+
 def _max_pool_aval(x: Aval, windows: Windows) -> tuple[Aval, Aval]:
-    shape = _shape(x, windows)
-    return make_aval(shape, x.dtype), make_aval(shape, int64)
+    pooled = _pooled(x, windows)
+    return pooled, make_aval(pooled.shape, int64)
 
 
 def _max_pool_rule(c: RuleContext, g: tuple[Any, Any], at: Any) -> Any:
@@ -290,7 +313,7 @@ for _name, _node in _MAX_POOLS.items():
     )
 define(
     "max_pool_backward",
-    aval=lambda g, at, windows: make_aval((*g.shape[: g.ndim - len(windows)], *(w.extent for w in windows)), g.dtype),
+    aval=_max_pool_backward_aval,
     numpy=_np_max_pool_backward,
     lower=_lower_max_pool_backward,
     vjps=[Vjp(lambda c, g, at: call("max_pool_read", g, at, *c.params), (1,)), None],
@@ -298,7 +321,7 @@ define(
 )
 define(
     "max_pool_read",
-    aval=lambda x, at, windows: make_aval(at.shape, x.dtype),
+    aval=_max_pool_read_aval,
     numpy=_np_max_pool_read,
     lower=_lower_max_pool_read,
     vjps=[Vjp(lambda c, g, at: call("max_pool_backward", g, at, *c.params), (1,)), None],
@@ -482,7 +505,7 @@ _AVG_POOLS = {
 for _name, _node in _AVG_POOLS.items():
     define(
         _name,
-        aval=lambda x, windows, counted: make_aval(_shape(x, windows), x.dtype),
+        aval=lambda x, windows, counted: _pooled(x, windows),
         numpy=lambda x, windows, counted: _np_divided(_np_sum(x, windows), windows, counted),
         lower=lambda b, x, windows, counted: _lower_divided(b, _lower_sum(b, x, windows), windows, counted),
         vjps=[Vjp(_sum_rule)],
@@ -497,7 +520,7 @@ def _transposed(windows: Windows) -> Windows:
 
 define(
     "avg_pool_backward",
-    aval=lambda g, windows, counted: make_aval(_shape(g, _transposed(windows)), g.dtype),
+    aval=lambda g, windows, counted: _pooled(g, _transposed(windows)),
     numpy=lambda g, windows, counted: _np_sum(_np_divided(g, windows, counted), _transposed(windows)),
     lower=lambda b, g, windows, counted: _lower_sum(b, _lower_divided(b, g, windows, counted), _transposed(windows)),
     vjps=[Vjp(lambda c, g: call(f"avg_pool{len(c.params[0])}d", g, *c.params))],
