@@ -6,6 +6,7 @@ from mutant import mutants_in as _in
 
 __all__ = ["SHAPES_MUTANTS"]
 
+_PLANNED = "runtime/test_eager_direct.py::test_a_new_shape_is_planned_on_the_straight_way"
 _EVER = "ops/test_ever_new_shapes.py"
 _MOVES = "codegen/test_moves.py"
 _ANY = "codegen/test_any_extent.py"
@@ -34,8 +35,12 @@ SHAPES_MUTANTS = [
          f"{_EVER}::test_updates_and_convolutions_have_theirs_at_once"),
         ("plan.py", "if not mine.numel or _kind_of(mine) != _kind_of(other):", "if False:",
          f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
-        ("plan.py", "        plan.is_exact = plan._is_exact()  # this plan's kernel may have run\n",
-         "        plan.is_exact = True\n", f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
+        ("plan.py", "        plan.is_exact = plan._is_exact_rule = self._is_exact_rule  # this",
+         "        plan.is_exact = plan._is_exact_rule = True  # this",
+         f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
+        ("direct.py", "        found = find_plan(op, (x._aval,), params)\n", "        return MISSED\n", _PLANNED),
+        ("direct.py", "        found = find_plan(op, (x,), params)\n", "        return MISSED\n", _PLANNED),
+        ("direct.py", "        found = plan_for(op, inputs, params)\n", "        return MISSED\n", _PLANNED),
         ("plan.py", "if not is_for_any and has_kernel(", "if False and has_kernel(",
          f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
     ),

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import jitgrad as J
+from jitgrad.nn import functional as F
+from jitgrad.runtime.eager import direct
 
 
 @pytest.fixture
@@ -130,3 +132,57 @@ def test_a_gradient_that_arrives_is_taken_over_only_from_nobody() -> None:
     (y * 2.0).sum().backward()
     assert y.grad.tolist() == [4.0, 4.0]
     assert seen[0].tolist() == [2.0, 2.0]
+
+
+# ---- shapes that are new ----
+
+
+@pytest.mark.usefixtures("form")
+def test_a_new_shape_is_planned_on_the_straight_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is made, and all else is done as where it is known."""
+    general: list[str] = []
+    monkeypatch.setattr(direct, "apply_eager", lambda op, *_: general.append(op.name))
+    w = J.ones(5, 3, requires_grad=True)
+    for n in (7, 11, 13):
+        x = J.arange(3.0 * n).reshape(n, 3).requires_grad_()
+        rows = J.arange(n).flip(0)
+        y = F.linear(x * 2 + x, w).relu()
+        z = J.cat((y[rows], 1 - y.t().t())).clamp(0, 50).sum(0)
+        (z.max() + J.where(y > 3, y, 0).mean() + J.zeros(n).sum()).backward()
+        assert z.shape == (5,) and x.grad.shape == (n, 3)
+    assert general == []
+
+
+@pytest.mark.usefixtures("form")
+def test_what_a_new_shape_raises_leaves_nothing_behind() -> None:
+    for n in (17, 19):
+        x, y, counts = J.ones(n, 3, requires_grad=True), J.ones(n + 1, 3), J.arange(n)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=f"size of tensor a .{n}. must match the size of tensor b .{n + 1}."):
+                x + y
+            with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+                x @ y
+            with pytest.raises(IndexError, match="Dimension out of range"):
+                x.sum(2)
+            with pytest.raises(RuntimeError, match="negative integer powers"):
+                counts**-1
+            with pytest.raises(RuntimeError, match="cannot be converted to type int8_t without overflow"):
+                J.ones(n, dtype=J.int8).clamp(max=300)
+            with pytest.raises(TypeError):
+                x + None
+            with pytest.raises(OverflowError):
+                counts * 2**70
+        assert (counts**2)[-1].item() == (n - 1) ** 2
+        (x + x).sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * n
+
+
+@pytest.mark.usefixtures("form")
+def test_a_new_shape_on_another_device_and_of_a_sparse_tensor() -> None:
+    for n in (21, 23):
+        x = J.ones(n, device="vcpu:0", requires_grad=True)
+        (x * 3).sum().backward()
+        assert x.grad is not None and x.grad.device.type == "vcpu" and x.grad.tolist() == [3.0] * n
+        sparse = J.sparse_coo_tensor([[0, n - 1]], [1.0, 2.0], (n,))
+        assert (sparse * 2).to_dense()[-1].item() == 4.0
+        assert (J.ones(n, device="meta") + 1).shape == (n,)

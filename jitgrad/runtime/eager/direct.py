@@ -40,7 +40,7 @@ from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import apply_eager, make_view
-from jitgrad.runtime.eager.plan import EagerPlan, plans
+from jitgrad.runtime.eager.plan import EagerPlan, find_plan, plan_for, plans
 from jitgrad.runtime.eager.results import (
     Here,
     array_of,
@@ -93,7 +93,7 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     known: dict[Any, Any] = plans
     found = known.get((op, params, x._aval))
     if found is None:
-        return MISSED
+        found = find_plan(op, (x._aval,), params)
     plan: EagerPlan = found
     made: Any = None
     if plan.is_plain is True:
@@ -118,7 +118,7 @@ def run_number(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     known: dict[Any, Any] = plans
     found = known.get((op, params, (type(x), x)))
     if found is None:
-        return MISSED
+        found = find_plan(op, (x,), params)
     plan: EagerPlan = found
     if plan.is_plain is not True:
         return MISSED
@@ -161,7 +161,9 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
     if found is None and is_x and is_number(y):
         found = plan_looked_at(op, x, y, params)
     if found is None:
-        return MISSED
+        if not (is_x or is_number(x)) or not (is_y or is_number(y)):
+            return MISSED
+        found = find_plan(op, (x._aval if is_x else x, y._aval if is_y else y), params)
     plan: EagerPlan = found
     if plan.is_plain is not True:
         return run_many(thread, op, (x, y), params)
@@ -185,18 +187,22 @@ def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, .
         return MISSED
     avals: list[Any] = []
     has_number = False
+    has_other = False
     for x in inputs:
         if isinstance(x, TensorBase):
             avals.append(x._aval)
         else:
             avals.append(type(x))
             has_number = is_number(x)
+            has_other = has_other or not is_number(x)
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
     if found is None and has_number:
         found = known.get(joined((op, params), kinds_of(inputs)))
     if found is None:
-        return MISSED
+        if has_other:
+            return MISSED
+        found = plan_for(op, inputs, params)
     plan: EagerPlan = found
     made = results_of(thread, plan, inputs, params)
     if made is None:

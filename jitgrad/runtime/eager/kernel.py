@@ -24,8 +24,8 @@ In: an operation and the avals of its operands. Out: functions that take the pla
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +52,10 @@ _SLOW_CALLS = frozenset(["acosh", "hypot", "logaddexp", "logaddexp2"])
 
 _SERIES = frozenset(["digamma", "erf", "erfc", "erfinv", "gelu", "i0", "lgamma", "polygamma", "special_i1"])
 """Operations whose rules sum series, for several arguments each."""
-_OF_A_FORMULA, _OF_A_SERIES = 5, 40
-"""What an element of a rule of several calls costs, in those of an addition; of a series."""
+_BY_ELEMENT = ("index_add", "index_backward", "index_put_accumulate", "scatter_add", "scatter_reduce")
+"""How the names of operations begin whose rules go from element to element, in ``ufunc.at``."""
+_OF_A_FORMULA, _OF_AN_ELEMENT, _OF_A_SERIES = 5, 15, 40
+"""What an element of a rule of several calls costs, in those of an addition; of one by element; of a series."""
 
 _PRODUCTS = frozenset(["mm", "bmm", "addmm", "linear", "linear_nobias"])
 _CONVOLUTIONS = frozenset(["conv2d", "conv2d_input", "conv2d_weight"])
@@ -132,11 +134,22 @@ def is_due(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], run: int, wh
     Args:
         what: the operation's own program, or its derivative's: each is a kind.
     """
-    if op.is_update or op.name in _CONVOLUTIONS or goes_by_steps(op):  # shapes that stay; rules that take long
+    weight = _weight_of(op, what)
+    if not weight:
         return True
-    is_heavy = what != "operation" or not (is_product(op) or _is_one_call(op))
-    weight = _OF_A_SERIES if op.name in _SERIES else _OF_A_FORMULA if is_heavy else 1
     return pays((what, op.name), operands, work_of(operands, outs, is_product(op), weight), run)
+
+
+@functools.cache
+def _weight_of(op: Op, what: str) -> int:
+    """What an element costs by NumPy's rule, in those of an addition; 0: the program is made at once."""
+    if op.is_update or op.name in _CONVOLUTIONS or goes_by_steps(op):  # shapes that stay; rules that take long
+        return 0
+    if op.name in _SERIES:
+        return _OF_A_SERIES
+    if op.name.startswith(_BY_ELEMENT):
+        return _OF_AN_ELEMENT
+    return _OF_A_FORMULA if what != "operation" or not (is_product(op) or _is_one_call(op)) else 1
 
 
 def has_kernel(op: Op, operands: Sequence[Any], outs: tuple[Aval, ...], params: tuple[Any, ...]) -> bool:
@@ -226,7 +239,7 @@ def array_maker(aval: Aval) -> Callable[[], Any]:
         laid_out = make_aval(shape, aval.dtype, aval.stride)
         return lambda: Storage(nbytes).array(laid_out)
     if aval.is_contiguous:
-        return partial(np.empty, shape, dtype)
+        return functools.partial(np.empty, shape, dtype)
     memory = np.empty(1, dtype)
     alike = np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.itemsize for s in aval.stride], writeable=False)
-    return partial(np.empty_like, alike)
+    return functools.partial(np.empty_like, alike)

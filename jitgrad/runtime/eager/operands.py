@@ -53,7 +53,7 @@ def on_device(device: Device, avals: Any) -> Any:
     return avals.on(device) if type(avals) is Aval else avals
 
 
-def aval_args(op: Op, avals: list[Any], params: tuple[Any, ...]) -> Any:
+def aval_args(op: Op, avals: Sequence[Any], params: tuple[Any, ...]) -> Any:
     """What the shape rule says, called the way the operation takes its inputs; on the device where the result will be.
 
     Rules know nothing of devices: they see everything on the CPU, and no Device among the params.

@@ -10,7 +10,7 @@ without its dtype promotion where none is needed, and the graph side: one ``Rule
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,8 @@ class EagerPlan:
         kernel: that kernel, once it is made.
         rule: what ``function`` is where there is no kernel.
         is_elsewhere: inputs or results are not on the CPU.
+        is_settled: the plan holds for all numbers of these types, until another default dtype is set. Integers to the
+            power of a number may not, nor may int8 be clamped by 300: their shape rules look at the number.
         zero: what ``constant`` has made of the integer 0, or None.
     """
 
@@ -95,6 +97,7 @@ class EagerPlan:
         "_constants",
         "_dtype",
         "_graph",
+        "_is_exact_rule",
         "_operands",
         "_runs",
         "_taken",
@@ -112,6 +115,7 @@ class EagerPlan:
         "is_exact",
         "is_one_view",
         "is_plain",
+        "is_settled",
         "is_several",
         "kernel",
         "list_rule",
@@ -123,7 +127,7 @@ class EagerPlan:
         "zero",
     )
 
-    def __init__(self, op: Op, avals: list[Any], params: tuple[Any, ...]) -> None:
+    def __init__(self, op: Op, avals: Sequence[Any], params: tuple[Any, ...]) -> None:
         if any(map(is_complex, avals)):
             op = _FORMS.complex_form(op, avals)
         out_avals = aval_args(op, avals, params)
@@ -150,7 +154,10 @@ class EagerPlan:
         self.list_rule: Any = None
         self.rule: Any = None
         self._dtype: Any = None
-        self.by_place = self.is_plain = self.is_exact = self.has_kernel = False
+        self.by_place = self.is_plain = self.is_exact = self._is_exact_rule = self.has_kernel = False
+        self.is_settled = self._is_settled()
+        self._constants: dict[int | float, Any] = {}
+        self.zero: Any = None
         if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
             self._plan_computing()
 
@@ -159,12 +166,10 @@ class EagerPlan:
         self.kernel: ArrayKernel | None = None
         self._runs = 0
         self._writes: dict[tuple[int, ...], Any] = {}
-        self._constants: dict[int | float, Any] = {}
         self._taken: set[tuple[Any, ...]] = set()
-        self.zero: Any = None
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
-    def for_extents(self, avals: list[Any]) -> EagerPlan | None:
+    def for_extents(self, avals: Sequence[Any]) -> EagerPlan | None:
         """The plan for operands that differ from this plan's in their extents alone; None: it must be made anew.
 
         That is where other extents make results of another kind, or decide about the kernel. The operands are on the
@@ -182,14 +187,24 @@ class EagerPlan:
         if not is_for_any and has_kernel(op, avals, outs, self.params) is not self.has_kernel:
             return None
         check_allocatable(outs)
-        plan = EagerPlan.__new__(EagerPlan)
-        for slot in _OF_A_KIND:
-            setattr(plan, slot, getattr(self, slot))
+        plan = self._of_same_kind()
         plan.out_avals, plan.aval, plan._operands = outs, outs[0], avals
         plan.context_avals = tuple([a if type(a) is Aval else None for a in avals])
         plan.function = plan._first_run if plan.has_kernel and plan.is_plain else self.rule
-        plan.is_exact = plan._is_exact()  # this plan's kernel may have run
         plan._begin()
+        return plan
+
+    def _of_same_kind(self) -> EagerPlan:
+        """A plan with what plans share whose operands differ in their extents alone."""
+        plan = EagerPlan.__new__(EagerPlan)
+        plan.op, plan.params, plan.is_several, plan.is_elsewhere = self.op, self.params, self.is_several, False
+        plan.differentiable, plan.has_base, plan.is_settled = self.differentiable, self.has_base, self.is_settled
+        plan.views, plan.is_one_view, plan.by_place, plan.is_plain = None, False, self.by_place, self.is_plain
+        plan.direct, plan.rule, plan.list_rule, plan.into = self.direct, self.rule, self.list_rule, self.into
+        plan.is_exact = plan._is_exact_rule = self._is_exact_rule  # this plan's kernel may have run
+        plan.has_kernel, plan._dtype, plan._constants, plan.zero = (
+            self.has_kernel, self._dtype, self._constants, self.zero,
+        )  # fmt: skip
         return plan
 
     def _plan_computing(self) -> None:
@@ -200,7 +215,7 @@ class EagerPlan:
         self.by_place = self.direct is not None or op.is_update or op.name in POINTWISE
         self.is_plain = not (self.is_several or self.is_elsewhere or op.num_inputs < 0)
         self.function = self.direct or (rule_for(op, filter(None, self.context_avals)) if self.is_plain else None)
-        self.is_exact = self._is_exact()
+        self.is_exact = self._is_exact_rule = self._is_exact()
         self.into = _into(self.direct) if self.is_exact else None
         self.has_kernel = not self.is_elsewhere and has_kernel(op, self._operands, self.out_avals, self.params)
         self.list_rule = self._list_rule()
@@ -261,17 +276,14 @@ class EagerPlan:
         is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in values)
         return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, values[0].dtype)
 
-    def is_settled(self) -> bool:
-        """Whether the plan holds for all numbers of these types, until another default dtype is set.
-
-        Integers to the power of a number may not, nor may int8 be clamped by 300: their shape rules look at the number.
-        """
+    def _is_settled(self) -> bool:
+        """See ``is_settled``."""
         checked = getattr(self.op.aval, "checks_numbers", ())
         if not checked or None not in self.context_avals or not hasattr(self.op.numpy, "direct"):
             return True
         return not any(kind in checked for a in self._values() for kind in kinds_of(a.dtype))
 
-    def look_at_numbers(self, avals: list[Any], params: tuple[Any, ...]) -> None:
+    def look_at_numbers(self, avals: Sequence[Any], params: tuple[Any, ...]) -> None:
         """Raise what the shape rule raises for the numbers of a call, of a plan that is not settled."""
         numbers = tuple([(type(a), a) for a in avals if type(a) is not Aval])
         if numbers not in self._taken:
@@ -414,19 +426,12 @@ class EagerPlan:
         try:
             return self._graph[needs]
         except KeyError:
-            wanted = tuple(need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True))
+            wanted = tuple([need and has_rule for need, has_rule in zip(needs, self.differentiable, strict=True)])
             context = RuleContext(self.context_avals, self.out_avals, self.params, wanted)
-            is_useful = True in wanted and any(a.dtype.is_inexact for a in self.out_avals)
+            is_useful = True in wanted and any([a.dtype.is_inexact for a in self.out_avals])
             found = (backward_plan(self.op, wanted), context) if is_useful else None
             self._graph[needs] = found
             return found
-
-
-_OF_A_KIND = (
-    "op", "is_several", "is_elsewhere", "params", "differentiable", "has_base", "views", "is_one_view", "direct",
-    "_dtype", "by_place", "is_plain", "into", "list_rule", "rule", "has_kernel",
-)  # fmt: skip
-"""What plans share whose operands differ in their extents alone."""
 
 
 @eager_native
@@ -499,7 +504,7 @@ def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerP
     return plan or find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
 
 
-def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
+def find_plan(op: Op, avals: Sequence[Any], params: tuple[Any, ...]) -> EagerPlan:
     """The plan for these avals and numbers.
 
     Raises:
@@ -515,7 +520,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
         return plan
     if not op.is_view and any([type(a) is Aval and a.offset and a.device is CPU for a in avals]):
         plan = find_plan(op, [_at_start(a) for a in avals], params)
-        if plan.is_settled():
+        if plan.is_settled:
             _keep_for_a_while(key, plan)
         return plan
     looked_at = ("looked at", *key)  # the shape rule has to look at the numbers of each call
@@ -527,7 +532,7 @@ def find_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
     if op.is_view:
         _keep_for_a_while(key, plan)
     else:
-        key = key if plan.is_settled() else looked_at
+        key = key if plan.is_settled else looked_at
         if len(plans) >= _MAX_PLANS:
             for old in [*plans][: _MAX_PLANS // 2]:
                 plans.pop(old, None)
@@ -546,7 +551,7 @@ def _kind_of(x: Aval) -> Any:
     return x.dtype, len(x.shape), x.is_contiguous
 
 
-def _new_plan(op: Op, avals: list[Any], params: tuple[Any, ...]) -> EagerPlan:
+def _new_plan(op: Op, avals: Sequence[Any], params: tuple[Any, ...]) -> EagerPlan:
     """A plan that no table has; that of the same kind with other extents says most of it."""
     given = [a for a in avals if type(a) is Aval]
     if op.is_view or not given or Device in map(type, params) or any([a.device is not CPU for a in given]):

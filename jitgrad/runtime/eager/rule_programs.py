@@ -148,7 +148,7 @@ class _RuleRecorder(Handler):
         inputs, params = split_args(op, args)
         operands = tuple([self.number_of(x) if isinstance(x, TensorBase) else [x] for x in inputs])
         plan = find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
-        if plan.is_elsewhere or not plan.is_settled():
+        if plan.is_elsewhere or not plan.is_settled:
             raise NoProgramError(f"{op.name} on other devices, or with a default dtype that may change")
         first = len(self.values)
         step = RuleStep(plan, operands, tuple(range(first, first + len(plan.out_avals))))
