@@ -77,7 +77,11 @@ _checking: Any = LazyModule("jitgrad.checking.verify")
 
 install_native(lambda: LazyModule("jitgrad.compiled.native_eager").install())
 _EAGER_KERNELS = LazyModule("jitgrad.compiled.eager_kernels")
-install_kernels(lambda request: _EAGER_KERNELS.make_kernel(request), lambda segment: _EAGER_KERNELS.make_step(segment))
+install_kernels(
+    lambda request: _EAGER_KERNELS.make_kernel(request),
+    lambda segment: _EAGER_KERNELS.make_step(segment),
+    lambda segment: _EAGER_KERNELS.make_form(segment),
+)
 
 __all__ = ["LONGEST_PAUSE", "LOOK_COSTS", "MOST_DEBT", "CompiledFunction", "compile", "eager"]
 

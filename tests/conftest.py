@@ -53,7 +53,7 @@ from torch_quickly import quicken  # noqa: E402
 
 import jitgrad  # noqa: E402
 from jitgrad.compiled import native_eager  # noqa: E402
-from jitgrad.runtime.eager import new_shapes  # noqa: E402
+from jitgrad.runtime.eager import new_shapes, rule_families  # noqa: E402
 from jitgrad.runtime.random import twister  # noqa: E402
 
 _SETTINGS = read()
@@ -97,6 +97,7 @@ def _test_leaves_settings() -> Iterator[None]:
 def _shapes_are_new() -> None:
     """A test is a program of its own, whose shapes are none too many, Note [Ever new shapes]."""
     new_shapes.forget()
+    rule_families.forget()
 
 
 @pytest.fixture(params=["native", "python"])

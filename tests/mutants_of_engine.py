@@ -248,7 +248,7 @@ _RUNTIME = _in(
      f"{_STREAMS}::test_reading_waits_for_the_last_writer"),
     ("eager/plan.py", "            if not is_kept or not number:", "            if not is_kept:",
      f"{_DIRECT}::test_zeros_of_both_signs_are_two_numbers"),
-    ("eager/plan.py", "        if not checked or None not in", "        if True or None not in",
+    ("eager/operands.py", "    if not checked or None not in", "    if True or None not in",
      f"{_DIRECT}::test_an_exponent_is_looked_at_every_time"),
     ("eager/plan.py", "on_new_default.append(plans.clear)", "pass",
      f"{_DIRECT}::test_plans_of_another_default_dtype_are_forgotten"),

@@ -7,6 +7,7 @@ from mutant import mutants_in as _in
 __all__ = ["SHAPES_MUTANTS"]
 
 _PLANNED = "runtime/test_eager_direct.py::test_a_new_shape_is_planned_on_the_straight_way"
+_RULES = "runtime/test_rule_families.py"
 _EVER = "ops/test_ever_new_shapes.py"
 _MOVES = "codegen/test_moves.py"
 _ANY = "codegen/test_any_extent.py"
@@ -38,6 +39,15 @@ SHAPES_MUTANTS = [
         ("plan.py", "        plan.is_exact = plan._is_exact_rule = self._is_exact_rule  # this",
          "        plan.is_exact = plan._is_exact_rule = True  # this",
          f"{_EVER}::test_plans_that_differ_in_extents_are_what_new_ones_are"),
+        ("rule_families.py", "2 + self._numbers.setdefault(", "2 + 0 * self._numbers.setdefault(",
+         f"{_RULES}::test_extents_that_are_equal_by_chance_are_another_kind"),
+        ("rule_families.py", "is_fit = tuple([shape is not None for shape in call.shapes])", "is_fit = ()",
+         f"{_RULES}::test_hooks_see_what_rules_return"),
+        ("rule_families.py", "known = self._numbers.get(x) if type(x) is int and x > 1 else None", "known = None",
+         f"{_RULES}::test_extents_among_params_are_extents"),
+        ("rule_families.py", " if is_fruitless else 0", "", f"{_RULES}::test_a_family_serves_on"),
+        ("rule_families.py", ">= _MAX_FRUITLESS", ">= 1 << 30",
+         f"{_RULES}::test_kinds_without_a_family_are_given_up"),
         ("direct.py", "        found = find_plan(op, (x._aval,), params)\n", "        return MISSED\n", _PLANNED),
         ("direct.py", "        found = find_plan(op, (x,), params)\n", "        return MISSED\n", _PLANNED),
         ("direct.py", "        found = plan_for(op, inputs, params)\n", "        return MISSED\n", _PLANNED),
@@ -122,13 +132,17 @@ SHAPES_MUTANTS = [
         ("advice.py", "    env.differ(x, y)\n", "", f"{_ADVICE}::test_what_is_asked_under_advice_is_no_guard"),
         ("evaluator.py", "{'not ' * answer}", "{'not ' * (not answer)}",
          f"{_SYMBOLS}::test_guards_come_before_what_they_protect"),
+        ("members.py", "if any([extents[n] != value for n, value in self._fixed.items()]):", "if False:",
+         f"{_RULES}::test_what_did_not_change_at_first_may_change_later"),
+        ("members.py", " or self.is_given_up:", ":",
+         f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
+        ("members.py", "if self._advice(*free) is None if is_best else not near(free, self._own):", "if False:",
+         "codegen/test_program_families.py"),
     ),
     *_in(
         "codegen",
         ("families.py", "return n if n < 2 else 2 +", "return n if n < 1 else 2 +",
          f"{_FAMILIES}::test_a_kind_is_all_but_extents"),
-        ("families.py", "or self.pinned >= _MAX_PINNED", "",
-         f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
         ("schedule/memory.py", "if x.last < lifetime.first), None)", "if x.last <= lifetime.first), None)",
          f"{_FAMILIES}::test_arenas_by_exact_size_never_overlap"),
     ),

@@ -9,11 +9,11 @@ Must not know: how segments are planned.
 # replaced by the order in which different ones are met (0, 1 and negative ones stay; a row-major layout has no
 # strides). Example: [37, 16] @ [16, 148] + [148] of [37, 148] is (a, b) (b, c) (c) (a, c) with the extents 37, 16, 148.
 # Planning costs a hundred microseconds an operation, and graphs, sentences or molecules bring other extents with each
-# step. So from a kind's ``_TRACED_FROM``-th segment on it is planned with symbols for those extents that differ from
+# step. So from a kind's ``TRACED_FROM``-th segment on it is planned with symbols for those extents that differ from
 # the one before (Note [Symbolic extents]), which gives a program that serves all extents with the same answers to the
 # same guards: a *member* of the family of programs that such segments have. A member serves near extents, too, for
 # which some of its advice is not the best (Note [Advice]). Where no member's guards hold, another is
-# made, up to ``_MAX_MEMBERS``; from a kind that gives members for one set of extents only nothing more is expected.
+# made, up to a dozen; from a kind that gives members for one set of extents only nothing more is expected.
 # A member's programs are, word for word, what planning would have made, but for the tile of a matrix product (any is
 # right, all give the same bits): ``config.verify`` plans each of them as well, and compares.
 """
@@ -28,26 +28,19 @@ from jitgrad.abi import EagerStep, FlatLaunches, Launch, NativeStep, Program, fl
 from jitgrad.codegen.schedule.memory import planned_by_size
 from jitgrad.config import config
 from jitgrad.errors import CompileError
-from jitgrad.events import bump, is_logged, log
+from jitgrad.events import is_logged, log
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.structs import replaced
-from jitgrad.symbols.advice import near
-from jitgrad.symbols.evaluator import Evaluator, evaluator
+from jitgrad.symbols.members import FamilyMembers, Member, symbols_for
 from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from jitgrad.tracer.recording.renumbered import exact, ids_and_slots
 from jitgrad.user_line import let_through
 
-__all__ = ["Families", "compare", "families", "filled", "forms_of", "numbers_of"]
+__all__ = ["Families", "ProgramForm", "compare", "families", "filled", "forms_of", "numbers_of"]
 
-_TRACED_FROM = 4
-_MAX_MEMBERS = 12
-_MAX_PINNED = 3
-"""Members for one set of extents that a kind may have before it is given up."""
 _MAX_KINDS = 1024
 _MAX_INSTRS = 4000
-_MOST_LENT = 400
-"""After so many programs whose extents were near to a member's own, another member is made."""
 
 Planner = Callable[[Segment], Program]
 
@@ -56,7 +49,7 @@ class Families:
     """The kinds that a process has met."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Any, _Family] = {}
+        self._kinds: dict[Any, FamilyMembers] = {}
 
     def program_of(self, segment: Segment, plan: Planner) -> Program | None:
         """The program of a segment whose kind is known; None: it must be planned.
@@ -75,8 +68,12 @@ class Families:
         if family is None:
             if len(self._kinds) >= _MAX_KINDS:
                 self._kinds.clear()
-            family = self._kinds[kind.key] = _Family()
-        return family.program_of(kind, plan)
+            family = self._kinds[kind.key] = FamilyMembers()
+        found = family.serving(kind.extents, lambda before: _traced(kind, before, plan))
+        if found is None:
+            return None
+        program: Program = found[0].filled(found[1], kind, plan)
+        return program
 
     def forget(self) -> None:
         """For tests."""
@@ -199,102 +196,37 @@ def _extents_of(instr: Instr) -> frozenset[int]:
     return frozenset([n for a in (*instr.avals, *instr.input_avals) if a is not None for n in a.shape if n > 1])
 
 
-class _Family:
-    """The members of one kind."""
-
-    def __init__(self) -> None:
-        self.members: list[_Member] = []
-        self.seen = 0
-        self.pinned = 0
-        self.lent = 0
-        self.last: tuple[int, ...] = ()
-
-    def program_of(self, kind: _SegmentKind, plan: Planner) -> Program | None:
-        for nr, member in enumerate(self.members):
-            program = _checked(member, member.program_of(kind, True), kind, plan)
-            if program is not None:
-                if nr:
-                    self.members.insert(0, self.members.pop(nr))
-                bump("family_programs")
-                return program
-        if (lent := self._lent(kind)) is not None:
-            return lent
-        before, self.last = self.last, kind.extents
-        if before == kind.extents:
-            return None
-        self.seen += 1
-        if self.seen < _TRACED_FROM or len(self.members) >= _MAX_MEMBERS or self.pinned >= _MAX_PINNED:
-            return None
-        made = _traced(kind, before, plan)
-        if made is None:
-            self.pinned += 1
-            return None
-        self.pinned += made.is_pinned
-        self.members.insert(0, made)
-        return _checked(made, made.program_of(kind, True), kind, plan)
-
-    def _lent(self, kind: _SegmentKind) -> Program | None:
-        """A program that a member lends to near extents, Note [Advice]; None where they should have their own."""
-        if config.verify or config.same_bits:
-            return None
-        self.lent += 1
-        if self.lent % _MOST_LENT == 0 and len(self.members) < _MAX_MEMBERS:
-            return None
-        for member in self.members:
-            program = member.program_of(kind, False)
-            if program is not None:
-                bump("lent_programs")
-                return program
-        return None
-
-
 def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Program:
     """The program that planning gives a segment; its arena is planned as for all extents."""
     with planned_by_size(by_size):
         return plan(segment)
 
 
-def _checked(member: _Member, program: Program | None, kind: _SegmentKind, plan: Planner) -> Program | None:
-    """The program; CompileError if ``config.verify`` finds that planning gives another."""
-    if program is not None and config.verify:
-        compare(program, plan_as_for_symbols(kind.segment, plan, bool(member.by_size)))
-    return program
+class _ProgramForAll:
+    """A program with symbolic numbers, for segments of one kind.
 
+    Attributes:
+        by_size: how its arena is planned, Note [Arenas for all extents].
+    """
 
-class _Member:
-    """A program for all extents that its guards let through."""
+    def __init__(self, kind: _SegmentKind, program: Program, by_size: bool) -> None:
+        self.program, self.by_size = program, by_size
+        self._forms, self._ids, self._slots = forms_of(program), kind.ids, kind.slots
+        self._instrs = kind.segment.instrs
 
-    def __init__(self, kind: _SegmentKind, program: Program, env: ShapeEnv, fixed: dict[int, int]) -> None:
-        self.program, self.forms, self.ids, self.slots = program, forms_of(program), kind.ids, kind.slots
-        self.instrs = kind.segment.instrs
-        self.by_size = env.by_size
-        self.fixed = fixed  # number of an extent -> what it must be
-        self.free = [n for n in range(len(kind.extents)) if n not in fixed]
-        self.is_pinned = env.is_pinned()
-        self.own = [symbol.value for symbol in env.symbols]
-        self.evaluate: Evaluator = evaluator(env.guards, len(env.symbols), numbers_of(program))
-        self.advice: Evaluator = evaluator(env.advice, len(env.symbols), ())
+    def filled(self, found: tuple[Any, ...], kind: _SegmentKind, plan: Planner) -> Program:
+        """The program in the segment's own ids.
 
-    def program_of(self, kind: _SegmentKind, is_best: bool) -> Program | None:
-        """The program; None where guards say no, or advice (``is_best``), or the extents are not near."""
-        extents = kind.extents
-        if any([extents[n] != value for n, value in self.fixed.items()]):
-            return None
-        free = [extents[n] for n in self.free]
-        if self.advice(*free) is None if is_best else not near(free, self.own):
-            return None
-        found = self.evaluate(*free)
-        return None if found is None else self._filled(found, kind)
-
-    def _filled(self, found: tuple[Any, ...], kind: _SegmentKind) -> Program:
-        """The program in the segment's own ids."""
-        id_of = dict(zip(self.ids, kind.ids, strict=True))
-        slot_of = dict(zip(self.slots, kind.slots, strict=True))
-        made = filled(self.program, self.forms, found)
+        Raises:
+            CompileError: ``config.verify`` finds that planning gives another.
+        """
+        id_of = dict(zip(self._ids, kind.ids, strict=True))
+        slot_of = dict(zip(self._slots, kind.slots, strict=True))
+        made = filled(self.program, self._forms, found)
         steps: list[NativeStep | EagerStep] = []
         for step in made.steps:
             if isinstance(step, EagerStep):
-                place = next(n for n, i in enumerate(self.instrs) if i.outputs == step.instr.outputs)
+                place = next(n for n, i in enumerate(self._instrs) if i.outputs == step.instr.outputs)
                 steps.append(EagerStep(kind.segment.instrs[place], step.reason))
                 continue
             step.inputs = tuple([id_of[vid] for vid in step.inputs])
@@ -303,6 +235,8 @@ class _Member:
             steps.append(step)
         made.steps = steps
         made.outputs = tuple([(id_of[vid], size) for vid, size in made.outputs])
+        if config.verify:
+            compare(made, plan_as_for_symbols(kind.segment, plan, self.by_size))
         return made
 
 
@@ -314,6 +248,28 @@ def numbers_of(program: Program) -> tuple[Any, ...]:
 def forms_of(program: Program) -> tuple[Any, ...]:
     """What ``filled`` keeps of each step's launches."""
     return tuple([None if isinstance(x, EagerStep) else flat_launches(x.stages).form for x in program.steps])
+
+
+class ProgramForm:
+    """A program with symbolic numbers, under their ``ShapeEnv``.
+
+    Attributes:
+        program: it.
+        numbers: all of them.
+        by_size: how its arena is planned, Note [Arenas for all extents].
+    """
+
+    def __init__(self, program: Program, by_size: bool, plan: Planner) -> None:
+        self.program, self.numbers, self.by_size = program, numbers_of(program), by_size
+        self._forms, self._plan = forms_of(program), plan
+
+    def filled(self, numbers: Any) -> Program:
+        """The program for what the numbers are for some extents."""
+        return filled(self.program, self._forms, numbers)
+
+    def check(self, numbers: Any, segment: Segment) -> None:
+        """CompileError unless planning gives a segment, which has these extents, the same program."""
+        compare(self.filled(numbers), plan_as_for_symbols(segment, self._plan, self.by_size))
 
 
 def filled(program: Program, forms: tuple[Any, ...], numbers: tuple[Any, ...]) -> Program:
@@ -341,14 +297,10 @@ def _numbers_of(step: NativeStep | EagerStep) -> tuple[Any, ...]:
     return step.arena_nbytes, tuple([size for _, size in step.outputs]), flat.words, flat.units, flat.grains, flat.costs
 
 
-def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> _Member | None:
+def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> Member | None:
     """A member for extents that differ from those of ``before`` where these do; None: there is none."""
-    env, symbols, fixed = ShapeEnv(), {}, {}
-    for nr, (n, other) in enumerate(itertools.zip_longest(kind.extents, before)):
-        if n == other:
-            fixed[nr] = n
-        else:
-            symbols[n] = env.symbol(n)
+    env = ShapeEnv()
+    symbols, fixed = symbols_for(env, kind.extents, before)
     try:
         with env:
             program = plan(kind.twin(symbols))
@@ -359,8 +311,7 @@ def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> _Member
         let_through(error)
         log("record", "no program for all extents: %r", error)
         return None
-    bump("families")
-    return _Member(kind, program, env, fixed)
+    return Member(_ProgramForAll(kind, program, bool(env.by_size)), numbers_of(program), env, kind.extents, fixed)
 
 
 def compare(found: Program, planned: Program) -> None:

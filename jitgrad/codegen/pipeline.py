@@ -16,7 +16,7 @@ import numpy as np
 from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.build import build
 from jitgrad.codegen.equal_turns import link_turns, plan_turns
-from jitgrad.codegen.families import families, plan_as_for_symbols
+from jitgrad.codegen.families import ProgramForm, families, plan_as_for_symbols
 from jitgrad.codegen.fusion.domain import Refuse
 from jitgrad.codegen.fusion.fuse import NeedsBuffers, fuse
 from jitgrad.codegen.fusion.roots import Destination, make_roots
@@ -47,7 +47,10 @@ from jitgrad.symbols.number import current_env
 from jitgrad.tracer.recording.graph import Segment, segment_text
 from jitgrad.user_line import let_through
 
-__all__ = ["PIPELINE", "Pass", "compile_segment", "plan_by_size", "plan_for_symbols", "plan_parts", "plan_segment"]
+__all__ = [
+    "PIPELINE", "Pass", "compile_segment", "form_for_symbols", "plan_by_size", "plan_for_symbols", "plan_parts",
+    "plan_segment",
+]  # fmt: skip
 
 _MAX_COPIES = 64
 _MAX_NOTES = 200
@@ -99,6 +102,13 @@ def plan_for_symbols(segment: Segment) -> Program:
     """
     program: Program = without_collections(_planned_and_linked, segment)
     return program
+
+
+def form_for_symbols(segment: Segment) -> ProgramForm:
+    """``plan_for_symbols``, as what fills such programs in."""
+    program, env = plan_for_symbols(segment), current_env()
+    assert env is not None
+    return ProgramForm(program, bool(env.by_size), _planned_and_linked)
 
 
 def plan_by_size(segment: Segment, by_size: bool) -> Program:

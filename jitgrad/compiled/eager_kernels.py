@@ -1,6 +1,6 @@
 """Native steps for eager execution: of one operation, Note [Eager kernels]; of derivative rules, Note [Fused rules].
 
-Owns: ``make_kernel``, ``make_step``.
+Owns: ``make_kernel``, ``make_step``, ``make_form``.
 Must not know: when they are used.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from jitgrad.abi import NativeStep
+from jitgrad.abi import NativeStep, Program
 from jitgrad.compiled.lazy_codegen import open_codegen
 from jitgrad.errors import CompileError
 from jitgrad.events import bump, log
-from jitgrad.runtime.eager.kernel import ArrayProgram, KernelRequest
+from jitgrad.runtime.eager.kernel import ArrayProgram, KernelRequest, StepForm
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.tracer.recording.graph import Instr, RuntimeScalar, Segment
 
-__all__ = ["make_kernel", "make_step"]
+__all__ = ["make_form", "make_kernel", "make_step"]
 
 
 _known: WeakValueDictionary[Any, LoadedStep] = WeakValueDictionary()
@@ -44,6 +44,23 @@ def make_step(segment: Segment) -> LoadedStep | None:
     return _find(key, lambda: _load(segment, f"rules with {segment.instrs[-1].op.name}", "fused_rules"))
 
 
+def make_form(segment: Segment) -> StepForm | None:
+    """See ``install_kernels``; None if the segment is not one native step. Raises what planning with symbols raises."""
+    codegen = open_codegen()
+    codegen.install_loops()
+    form = codegen.form_for_symbols(segment)
+    step = _only_step(form.program)
+    if step is None:
+        return None
+
+    def load(numbers: Any) -> LoadedStep | None:
+        bump("fused_rules")
+        made = _only_step(form.filled(numbers))
+        return None if made is None else LoadedStep(made, takes_arrays=True)
+
+    return StepForm(step, form.numbers, load, form.check)
+
+
 def _find(key: Any, load: Callable[[], LoadedStep | None]) -> LoadedStep | None:
     """The step that is known by a key, or a new one."""
     try:
@@ -64,11 +81,17 @@ def _load(segment: Segment, name: str, counter: str) -> LoadedStep | None:
     except (CompileError, ImportError) as error:
         log("record", "%s: no kernel: %r", name, error)
         return None
-    step = program.steps[0] if len(program.steps) == 1 else None
-    if not isinstance(step, NativeStep):
+    step = _only_step(program)
+    if step is None:
         return None
     bump(counter)
     return LoadedStep(step, takes_arrays=True)
+
+
+def _only_step(program: Program) -> NativeStep | None:
+    """The native step that a program is; None: it has others."""
+    step = program.steps[0] if len(program.steps) == 1 else None
+    return step if isinstance(step, NativeStep) else None
 
 
 def _segment(request: KernelRequest) -> Segment:

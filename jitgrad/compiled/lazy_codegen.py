@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jitgrad.abi import Program
+    from jitgrad.codegen.families import ProgramForm
     from jitgrad.tracer.recording.graph import Segment
 
 __all__ = ["Codegen", "open_codegen"]
@@ -32,11 +33,13 @@ class Codegen(NamedTuple):
 
     Attributes:
         compile_segment: plans and compiles a segment (``codegen.pipeline``).
+        form_for_symbols: the same of a segment with symbolic extents; under their ``ShapeEnv``.
         install_loops: puts the driver and the worker loop in place, once (``compiled.native_parts``).
         install_hits: the native hits, too.
     """
 
     compile_segment: Callable[[Segment], Program]
+    form_for_symbols: Callable[[Segment], ProgramForm]
     install_loops: Callable[[], object]
     install_hits: Callable[[], None]
 
@@ -46,4 +49,4 @@ def open_codegen() -> Codegen:
     """Import codegen; the same object at every call."""
     pipeline = import_late("jitgrad.codegen.pipeline")
     native = import_late("jitgrad.compiled.native_parts")
-    return Codegen(pipeline.compile_segment, native.install_loops, native.install_hits)
+    return Codegen(pipeline.compile_segment, pipeline.form_for_symbols, native.install_loops, native.install_hits)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import jitgrad as jg
-from jitgrad.codegen import families as module
 from jitgrad.codegen.families import families
 from jitgrad.compile import CompiledFunction
 from jitgrad.compiled import eager_kernels
@@ -23,7 +22,7 @@ from jitgrad.cpython.liveness import counts_references
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager.new_shapes import at_once
 from jitgrad.runtime.eager.plan import plans
-from jitgrad.symbols import advice
+from jitgrad.symbols import advice, members
 from jitgrad.symbols.evaluator import evaluator
 from jitgrad.symbols.number import ShapeEnv
 from tests.codegen.test_any_extent import OPERATIONS
@@ -43,7 +42,7 @@ def all_are_near(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(copies, "_MAX_STRAYS", 1 << 40)
     monkeypatch.setattr(copies, "_is_between", lambda *extents: False)
     monkeypatch.setattr(forks, "_MOST_LENT", 1 << 40)
-    monkeypatch.setattr(module, "_MOST_LENT", 1 << 40)
+    monkeypatch.setattr(members, "_MOST_LENT", 1 << 40)
     _forget()
     yield
     _forget()

@@ -11,7 +11,7 @@ import pytest
 import jitgrad as jg
 from jitgrad.config import EAGER_KERNELS
 from jitgrad.events import count
-from jitgrad.runtime.eager import rule_programs
+from jitgrad.runtime.eager import rule_recording
 from jitgrad.runtime.eager.plan import plans
 from jitgrad.runtime.engine.graph import op_node
 from tests.eager_bounds import eager_kernels_from, forget_kernels
@@ -65,7 +65,7 @@ def test_a_step_computes_what_the_rules_do_and_each_run_has_the_same_bits(name: 
 
 
 def test_the_first_backward_is_a_step_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rule_programs.run_rules is op_node.run_rules, "imported before one of them is replaced"
+    assert rule_recording.run_rules is op_node.run_rules, "imported before one of them is replaced"
     monkeypatch.setattr(op_node, "run_rules", None)  # a Node that runs its rules raises
     x = jg.randn(64, 64).requires_grad_()
     with count("fused_rules") as made:

@@ -20,17 +20,20 @@ In: the values of recorded rules. Out: a native step that takes arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.runtime.eager.kernel import step_maker
 from jitgrad.runtime.eager.plan import EagerPlan
-from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.structs import struct
+from jitgrad.symbols.number import value_of
 from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar, Segment
 
-__all__ = ["FusedRules", "RuleStep", "fuse"]
+__all__ = ["FusedRules", "RuleStep", "StepMaker", "fuse"]
+
+StepMaker: TypeAlias = "Callable[[Segment], Any]"
+"""What it makes has the native step as ``step``; None: there is none."""
 
 _LEAST_CALLS = 3
 """So many calls of NumPy's functions cost more than a native step."""
@@ -50,26 +53,30 @@ class FusedRules:
     """A native step that computes what the rules compute.
 
     Attributes:
-        step: it takes the arrays of ``inputs``, then those of ``outputs``; and ``numbers``.
+        step: it takes the arrays of ``inputs``, then those of ``outputs``; and ``numbers``. With symbolic extents what
+            gives one for each set of extents, Note [Rule families].
         inputs, outputs: numbers of values.
         numbers: the Python numbers that the rules contain, as the step takes them.
     """
 
-    step: LoadedStep
+    step: Any
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     numbers: tuple[int | float, ...]
 
 
-def fuse(values: Sequence[Any], leaving: set[int], saves_numbers: bool) -> FusedRules | None:
+def fuse(
+    values: Sequence[Any], leaving: set[int], saves_numbers: bool, make: StepMaker | None = None
+) -> FusedRules | None:
     """The step that computes the values ``leaving`` of some rules; None: they stay a list of calls.
 
     Args:
-        values: ``_Value``s of a rule recorder, by number.
+        values: ``RuleValue``s of a rule recorder, by number.
         leaving: numbers of values; those from outside are not computed.
         saves_numbers: a saved number is a part of the rules.
+        make: what makes a native step of a segment, if not the usual maker.
     """
-    make = step_maker()
+    make = make or step_maker()
     outputs = tuple(sorted(n for n in leaving if values[n].made is not None))
     if make is None or saves_numbers or not outputs:
         return None
@@ -130,15 +137,16 @@ def _inputs(step: RuleStep, numbers: list[int | float]) -> Iterator[Any]:
     """Operands as an instruction has them: a number is an argument, so that kernels serve any; None: it cannot be."""
     for x in step.operands:
         number = x if type(x) is int else x[0]
+        kind = type(value_of(number))
         if type(x) is int:
             yield x
-        elif type(number) not in (int, float) or abs(number) >= 2**63:
+        elif kind not in (int, float) or abs(number) >= 2**63:
             yield None
         elif step.plan.op.name == "pow":  # the exponent chooses the formula
             yield Const(number)
         else:
             numbers.append(number)
-            yield RuntimeScalar(len(numbers) - 1, type(number) is float)
+            yield RuntimeScalar(len(numbers) - 1, kind is float)
 
 
 def _laid_out(values: Sequence[Any], number: int) -> Aval:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitgrad.abi import NativeStep
 from jitgrad.config import config
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.ops.aval import Aval, make_aval
@@ -41,8 +42,9 @@ from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.recording.graph import Segment
 
 __all__ = [
-    "ArrayProgram", "KernelRequest", "array_maker", "function_of", "goes_by_steps", "has_kernel", "install_kernels",
-    "is_due", "is_product", "kernel_of", "kernel_of_write", "programs_are_due", "step_maker",
+    "ArrayProgram", "KernelRequest", "StepForm", "array_maker", "form_maker", "function_of", "goes_by_steps",
+    "has_kernel", "install_kernels", "is_due", "is_product", "kernel_of", "kernel_of_write", "programs_are_due",
+    "step_maker",
 ]  # fmt: skip
 
 _ONE_CALL = frozenset(["pow", "pow_scalar", "rsub", "where"])
@@ -100,23 +102,48 @@ class ArrayProgram(NamedTuple):
     numbers: tuple[int, ...]
 
 
+class StepForm(NamedTuple):
+    """A native step with symbolic extents, Note [Rule families].
+
+    Attributes:
+        step: it, with symbolic numbers; it takes arrays.
+        numbers: all of these.
+        load: makes a step of what the numbers are for some extents.
+        check: raises CompileError unless planning a segment gives the step of these numbers.
+    """
+
+    step: NativeStep
+    numbers: Any
+    load: Callable[[Any], LoadedStep | None]
+    check: Callable[[Any, Segment], None]
+
+
 _make: list[Callable[[KernelRequest], ArrayProgram | None]] = []
 _make_step: list[Callable[[Segment], LoadedStep | None]] = []
+_make_form: list[Callable[[Segment], StepForm | None]] = []
 
 
 def install_kernels(
-    make: Callable[[KernelRequest], ArrayProgram | None], make_step: Callable[[Segment], LoadedStep | None]
+    make: Callable[[KernelRequest], ArrayProgram | None],
+    make_step: Callable[[Segment], LoadedStep | None],
+    make_form: Callable[[Segment], StepForm | None],
 ) -> None:
-    """Let ``make(request)`` make programs, and ``make_step(segment)`` native steps that take arrays.
+    """Let ``make(request)`` make programs, ``make_step(segment)`` native steps that take arrays, and
+    ``make_form(segment)`` such steps with symbolic extents.
 
-    Both return None where there is none.
+    They return None where there is none.
     """
-    _make[:], _make_step[:] = [make], [make_step]
+    _make[:], _make_step[:], _make_form[:] = [make], [make_step], [make_form]
 
 
 def step_maker() -> Callable[[Segment], LoadedStep | None] | None:
     """What makes a native step of a segment; None: eager execution has no kernels."""
     return _make_step[0] if _make_step and config.eager_kernels >= 0 and ARRAY_DATA >= 0 else None
+
+
+def form_maker() -> Callable[[Segment], StepForm | None] | None:
+    """What makes a native step of a segment with symbolic extents; None: eager execution has no kernels."""
+    return None if step_maker() is None else _make_form[0]
 
 
 def programs_are_due(op: Op, context: RuleContext) -> bool:

@@ -18,7 +18,8 @@ from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.device_ops import placement
 
 __all__ = [
-    "are_elsewhere", "aval_args", "is_complex", "is_wide", "kinds_of", "number_key", "on_device", "without_device",
+    "are_elsewhere", "aval_args", "is_complex", "is_wide", "number_key", "on_device", "takes_all_numbers", "values_of",
+    "without_device",
 ]  # fmt: skip
 
 
@@ -30,11 +31,25 @@ def are_elsewhere(avals: Sequence[Any]) -> bool:
     return False
 
 
-def kinds_of(dtype: DType) -> tuple[str, ...]:
+def _kinds_of(dtype: DType) -> tuple[str, ...]:
     """A dtype in the words of ``Op.aval.checks_numbers``; every int is an int64."""
     if dtype.is_inexact:
         return ("half",) if dtype.is_half else ()
     return ("integer",) if dtype is int64 else ("integer", "narrow")
+
+
+def values_of(op: Op, avals: Sequence[Aval | None]) -> list[Aval]:
+    """Of the tensor inputs, but for the mask of an operation that selects by one. ``avals``: None for numbers."""
+    first = 1 if getattr(op.numpy, "takes_mask", False) else 0
+    return [a for a in avals[first:] if a is not None]
+
+
+def takes_all_numbers(op: Op, avals: Sequence[Aval | None]) -> bool:
+    """Whether the shape rule looks at the types of numbers alone. ``avals``: of the inputs, None for numbers."""
+    checked = getattr(op.aval, "checks_numbers", ())
+    if not checked or None not in avals or not hasattr(op.numpy, "direct"):
+        return True
+    return not any([kind in checked for a in values_of(op, avals) for kind in _kinds_of(a.dtype)])
 
 
 def is_complex(x: Any) -> bool:

@@ -41,9 +41,10 @@ from jitgrad.runtime.eager.operands import (
     aval_args,
     is_complex,
     is_wide,
-    kinds_of,
     number_key,
     on_device,
+    takes_all_numbers,
+    values_of,
     without_device,
 )
 from jitgrad.runtime.eager.quiet import run_quietly
@@ -155,7 +156,7 @@ class EagerPlan:
         self.rule: Any = None
         self._dtype: Any = None
         self.by_place = self.is_plain = self.is_exact = self._is_exact_rule = self.has_kernel = False
-        self.is_settled = self._is_settled()
+        self.is_settled = takes_all_numbers(op, self.context_avals)
         self._constants: dict[int | float, Any] = {}
         self.zero: Any = None
         if not op.is_view:  # views are planned often: ``data[i]``, for each ``i``
@@ -237,8 +238,7 @@ class EagerPlan:
 
     def _values(self) -> list[Aval]:
         """Of the tensor inputs, but for the mask of an operation that selects by one."""
-        first = 1 if getattr(self.op.numpy, "takes_mask", False) else 0
-        return [a for a in self.context_avals[first:] if a is not None]
+        return values_of(self.op, self.context_avals)
 
     def _direct(self) -> Callable[..., Any] | None:
         """See ``direct``. Python numbers do not promote a floating dtype."""
@@ -275,13 +275,6 @@ class EagerPlan:
         values = self._values()
         is_row_major = self.aval.ndim > 0 and all(a.is_contiguous for a in values)
         return isinstance(self.direct, np.ufunc) and is_row_major and self.aval.dtype in (bool_, values[0].dtype)
-
-    def _is_settled(self) -> bool:
-        """See ``is_settled``."""
-        checked = getattr(self.op.aval, "checks_numbers", ())
-        if not checked or None not in self.context_avals or not hasattr(self.op.numpy, "direct"):
-            return True
-        return not any(kind in checked for a in self._values() for kind in kinds_of(a.dtype))
 
     def look_at_numbers(self, avals: Sequence[Any], params: tuple[Any, ...]) -> None:
         """Raise what the shape rule raises for the numbers of a call, of a plan that is not settled."""
