@@ -113,8 +113,6 @@ GROWTH_MUTANTS = [
         ("assign.py", "if type(item) is slice and _is_basic(item):", "if _is_basic(item):", _INDICES),
         ("direct_writes.py", "    if target._hooks is not None or target._retains_grad:\n        return False\n", "",
          _WRITES),
-        ("direct_writes.py", "target._base is not None or target._graph is not None", "target._graph is not None",
-         _WRITES),
         ("direct_writes.py", " or shares_memory(inputs[1], target)", "", _WRITES),
         ("direct_writes.py", " or has_repeats(view._aval)", "", _WRITES),
         ("direct_writes.py", "view._creation_meta is not None or view", "view", _WRITES),

@@ -7,6 +7,7 @@ from mutant import mutants_in as _in
 __all__ = ["SHAPES_MUTANTS"]
 
 _PLANNED = "runtime/test_eager_direct.py::test_a_new_shape_is_planned_on_the_straight_way"
+_WRITTEN = "runtime/test_eager_direct.py::test_a_write_of_a_new_shape"
 _RULES = "runtime/test_rule_families.py"
 _EVER = "ops/test_ever_new_shapes.py"
 _MOVES = "codegen/test_moves.py"
@@ -48,6 +49,10 @@ SHAPES_MUTANTS = [
         ("rule_families.py", " if is_fruitless else 0", "", f"{_RULES}::test_a_family_serves_on"),
         ("rule_families.py", ">= _MAX_FRUITLESS", ">= 1 << 30",
          f"{_RULES}::test_kinds_without_a_family_are_given_up"),
+        ("direct_writes.py", "        found = None if has_other else plan_if_right(op, inputs, params)\n",
+         "        found = None\n", f"{_WRITTEN}_is_planned_on_the_straight_way"),
+        ("direct_writes.py", "        found = plan_if_right(_COPY, inputs, ())\n", "",
+         f"{_WRITTEN}_is_planned_on_the_straight_way"),
         ("direct.py", "        found = find_plan(op, (x._aval,), params)\n", "        return MISSED\n", _PLANNED),
         ("direct.py", "        found = find_plan(op, (x,), params)\n", "        return MISSED\n", _PLANNED),
         ("direct.py", "        found = plan_for(op, inputs, params)\n", "        return MISSED\n", _PLANNED),
@@ -136,8 +141,6 @@ SHAPES_MUTANTS = [
          f"{_RULES}::test_what_did_not_change_at_first_may_change_later"),
         ("members.py", " or self.is_given_up:", ":",
          f"{_FAMILIES}::test_kinds_that_hold_for_one_set_of_extents_are_given_up"),
-        ("members.py", "if self._advice(*free) is None if is_best else not near(free, self._own):", "if False:",
-         "codegen/test_program_families.py"),
     ),
     *_in(
         "codegen",

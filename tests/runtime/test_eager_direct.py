@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jitgrad as J
+from jitgrad.door import door
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager import direct
 
@@ -186,3 +187,39 @@ def test_a_new_shape_on_another_device_and_of_a_sparse_tensor() -> None:
         sparse = J.sparse_coo_tensor([[0, n - 1]], [1.0, 2.0], (n,))
         assert (sparse * 2).to_dense()[-1].item() == 4.0
         assert (J.ones(n, device="meta") + 1).shape == (n,)
+
+
+def test_a_write_of_a_new_shape_is_planned_on_the_straight_way(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    general: list[str] = []
+    usual = door.run_inplace
+    monkeypatch.setattr(door, "run_inplace", lambda op, *rest: general.append(op.name) or usual(op, *rest))
+    for n in (25, 27, 29):
+        w = J.ones(2, requires_grad=True)
+        x = J.arange(2.0 * n).reshape(n, 2)
+        x.add_(J.ones(n, 2)).mul_(2)
+        y = x * w
+        y.mul_(x)
+        y[1:] = 0
+        y.sum().backward()
+        assert w.grad is not None and w.grad.tolist() == [4.0, 16.0]
+    assert general == [] or form == "python"
+
+
+@pytest.mark.usefixtures("form")
+def test_what_a_write_of_a_new_shape_raises_leaves_nothing_behind() -> None:
+    for n in (31, 33):
+        w, x = J.ones(n, 2, requires_grad=True), J.ones(n, 2)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+                x.add_(J.ones(n + 1, 2))
+            with pytest.raises(RuntimeError, match="output with shape"):
+                x.add_(J.ones(3, n, 2))
+            with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+                w.add_(J.ones(n + 1, 2))
+            with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+                J.arange(n).mul_(0.5)
+            with pytest.raises((RuntimeError, ValueError), match=r"size|shape"):
+                (w * 1)[1:] = J.ones(n, 2)
+        assert x._version == 0 and x.tolist() == [[1.0, 1.0]] * n
+        x.add_(x)
+        assert x._version == 1 and x[-1].tolist() == [2.0, 2.0]

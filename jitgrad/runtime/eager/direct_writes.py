@@ -30,7 +30,7 @@ from jitgrad.ops.table import OPS, Op, RuleContext
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.direct import first_of, here_if_eager, is_number, kinds_of
 from jitgrad.runtime.eager.kernel_runs import run_kernel
-from jitgrad.runtime.eager.plan import EagerPlan, plans
+from jitgrad.runtime.eager.plan import EagerPlan, plan_for, plans
 from jitgrad.runtime.eager.results import Here, array_of, arrays_of, edges_to, graph_of, needs_grad, run_all
 from jitgrad.runtime.engine.graph.copy_slices import rebase_history
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, remember_line, save
@@ -39,6 +39,7 @@ from jitgrad.state import anomaly, modes_in_use, write_checks
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits.hits import MISSED, Args
 from jitgrad.tracer.recording.recorder_state import RUNNING
+from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, inference_tensors
 
 __all__ = ["update_now", "write_now"]
@@ -81,6 +82,7 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     avals: list[Any] = []
     needs: list[Any] = []
     has_number = False
+    has_other = False
     for x in inputs:
         needed = False
         if isinstance(x, TensorBase):
@@ -91,13 +93,16 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
         else:
             avals.append(type(x))
             has_number = is_number(x)
+            has_other = has_other or not has_number
         needs.append(needed)
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
     if found is None and has_number:
         found = known.get(joined((op, params), kinds_of(inputs)))
     if found is None:
-        return MISSED
+        found = None if has_other else plan_if_right(op, inputs, params)
+        if found is None:
+            return MISSED
     plan: EagerPlan = found
     is_alike = plan.aval is target._aval
     if not is_alike:
@@ -118,6 +123,15 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
         return targets if write_alike(thread, plan, target, arrays, params) else MISSED
     overwrite(thread, plan, target, arrays, params)
     return targets
+
+
+def plan_if_right(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+    """``plan_for``; None where that raises: the general way says what is wrong, and in which order."""
+    try:
+        return plan_for(op, inputs, params)
+    except Exception as error:
+        let_through(error)
+        return None
 
 
 @eager_native
@@ -256,7 +270,9 @@ def copy_into_part(thread: Here, target: TensorBase, inputs: tuple[Any, ...]) ->
     known: dict[Any, Any] = plans
     found = known.get((_COPY, (), target._aval, kind))
     if found is None:
-        return False
+        found = plan_if_right(_COPY, inputs, ())
+        if found is None:
+            return False
     needs = (needs_grad(target), isinstance(inputs[1], TensorBase) and needs_grad(inputs[1]))
     graph = graph_of(found, needs)
     if graph is None:
@@ -357,9 +373,9 @@ def may_be_rebased(view: TensorBase) -> bool:
 
 @eager_native
 def may_get_node(target: TensorBase) -> bool:
-    """Whether a written tensor's history is what a new Node says, and nothing else has to move."""
+    """Whether a written tensor, no view, has the history that a new Node says, and nothing else has to move."""
     aval: Aval = target._aval
-    if not aval.is_contiguous or target._base is not None or target._graph is not None:
+    if not aval.is_contiguous or target._graph is not None:
         return False
     if target._hooks is not None or target._retains_grad:
         return False
