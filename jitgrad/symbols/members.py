@@ -72,7 +72,7 @@ class Member:
 
 
 class FamilyMembers:
-    """The members of one kind."""
+    """The members of one kind; threads may ask at the same time."""
 
     __slots__ = ("_last", "_lent", "_members", "_pinned", "_seen")
 
@@ -101,7 +101,7 @@ class FamilyMembers:
             found = member.numbers_for(extents, True)
             if found is not None:
                 if nr:
-                    self._members.insert(0, self._members.pop(nr))
+                    self._put_first(member)
                 bump("family_programs")
                 return member.made, found
         lent = self._lent_to(extents)
@@ -120,9 +120,13 @@ class FamilyMembers:
             return None
         bump("families")
         self._pinned += derived.is_pinned
-        self._members.insert(0, derived)
+        self._put_first(derived)
         found = derived.numbers_for(extents, True)
         return None if found is None else (derived.made, found)
+
+    def _put_first(self, member: Member) -> None:
+        """In another list: threads may go through this one, and at worst lose a member that two of them made."""
+        self._members = [member, *[other for other in self._members if other is not member]]
 
     def _lent_to(self, extents: Sequence[int]) -> Any:
         """As ``serving``, for extents near to a member's own, Note [Advice]; None where they should have their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from jitgrad.runtime.eager.rule_recording import RuleCall
 from jitgrad.runtime.engine.graph.op_node import backward_plan
 from jitgrad.symbols.members import TRACED_FROM
 from jitgrad.symbols.number import ShapeEnv, is_symbolic, value_of
+from tests.compiled.steps_of_other_extents import PROGRAMS
 
 SIZES = random.Random(3).sample(range(9, 300), 14)
 """Of which the first four are recorded."""
@@ -250,3 +252,52 @@ def test_kinds_without_a_family_are_given_up(recorded: Callable[[bool], None], m
             (x * 2.0).sum().backward()
     products = [call for call in looked if call.op.name == "mul"]  # whose rule is one call
     assert 0 <= len(products) - rule_families._MAX_FRUITLESS < TRACED_FROM
+
+
+def test_threads_that_derive_at_once(recorded: Callable[[bool], None]) -> None:
+    recorded(True)
+    sizes = random.Random(7).sample(range(9, 200), 40)
+    names = ("gelu", "layer_norm", "softmax along what changes", "matmul of both")
+    expected = {(name, n): _gradients(CASES[name], n) for name in names for n in sizes}
+    recorded(False)
+    wrong: list[Any] = []
+
+    def run(seed: int) -> None:
+        pairs = [*expected]
+        random.Random(seed).shuffle(pairs)
+        for name, n in pairs[:60]:
+            for x, y in zip(_gradients(CASES[name], n), expected[name, n], strict=True):
+                if not np.array_equal(x, y) if y is not None else x is not None:
+                    wrong.append((name, n))
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert any(family._members for family in rule_families._families.values())
+
+
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_training_over_ever_other_extents(make: Any, recorded: Callable[[bool], None]) -> None:
+    """In eager mode; each program that is filled in is compared with one that is recorded."""
+    assert config.verify
+    recorded(True)
+    expected = _trained(make)
+    recorded(False)
+    for x, y in zip(_trained(make), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def _trained(make: Any) -> list[Any]:
+    """The results of some steps."""
+    jg.manual_seed(0)
+    step, data = make()
+    rng = np.random.default_rng(1)
+    results = []
+    for _ in range(24):
+        arrays = [np.asarray(a) for a in data(rng, int(rng.integers(66, 260)))]
+        found = step(*[jg.from_numpy(a.astype(np.float32) if a.dtype == np.float64 else a) for a in arrays])
+        results += [x.detach().numpy().copy() for x in (found if isinstance(found, tuple) else (found,))]
+    return results

@@ -145,6 +145,8 @@ def plan_looked_at(op: Op, x: TensorBase, number: Any, params: tuple[Any, ...]) 
     if found is None:
         return None
     plan: EagerPlan = found
+    if plan._taken is None:
+        return None
     taken: set[Any] = plan._taken
     return plan if ((type(number), number),) in taken else None
 

@@ -167,7 +167,7 @@ class EagerPlan:
         self.kernel: ArrayKernel | None = None
         self._runs = 0
         self._writes: dict[tuple[int, ...], Any] = {}
-        self._taken: set[tuple[Any, ...]] = set()
+        self._taken: set[tuple[Any, ...]] | None = None
         self._graph: dict[tuple[bool, ...], tuple[BackwardPlan, RuleContext] | None] = {}
 
     def for_extents(self, avals: Sequence[Any]) -> EagerPlan | None:
@@ -279,10 +279,10 @@ class EagerPlan:
     def look_at_numbers(self, avals: Sequence[Any], params: tuple[Any, ...]) -> None:
         """Raise what the shape rule raises for the numbers of a call, of a plan that is not settled."""
         numbers = tuple([(type(a), a) for a in avals if type(a) is not Aval])
-        if numbers not in self._taken:
+        if self._taken is None or numbers not in self._taken:
             aval_args(self.op, avals, params)
-            if len(self._taken) >= _MAX_CONSTANTS:
-                self._taken.clear()
+            if self._taken is None or len(self._taken) >= _MAX_CONSTANTS:
+                self._taken = set()
             self._taken.add(numbers)
 
     def constant(self, number: Any) -> Any:
