@@ -5,8 +5,9 @@ Owns: ``apply_one``, ``apply_two`` and ``apply_many``, and what native code does
 Must not know: traces, code generation.
 In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
-The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here. What is not plain
-- other devices, a mode, a combination of operands that is new - is left to ``apply_eager``.
+The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here, those over new
+shapes, too, once ``find_plan`` has made their plan. What is not plain - other devices, a mode, operands that are no
+tensors and no plain numbers - is left to ``apply_eager``.
 
 # Note [Eager in native code]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
