@@ -18,6 +18,7 @@ import numpy as np
 from jitgrad.dtypes import int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled
+from jitgrad.ops.indexing.added_at import add_at
 from jitgrad.ops.shapes import torch_dtype_name
 from jitgrad.ops.table import RuleContext, Vjp, define
 
@@ -123,7 +124,7 @@ def _index_rule(c: RuleContext, g: Any, *indices: Any) -> Any:
 def _np_index_backward(g: Any, *args: Any) -> Any:
     *indices, shape, dims = args
     out = np.zeros(shape, g.dtype)
-    np.add.at(out, _spec(len(shape), indices, dims), g)
+    add_at(out, _spec(len(shape), indices, dims), g)
     return out
 
 
@@ -216,7 +217,7 @@ def _assign(out: Any, spec: tuple[Any, ...], values: Any) -> None:
 
 
 _np_put, _np_put_into = _np_index_write(_assign)
-_np_add, _np_add_into = _np_index_write(np.add.at)
+_np_add, _np_add_into = _np_index_write(add_at)
 
 
 def _lower_index_write(kind: str) -> Any:
