@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jitgrad as J
+from jitgrad.compiled import native_eager
 from jitgrad.door import door
 from jitgrad.nn import functional as F
 from jitgrad.runtime.eager import direct
@@ -202,7 +203,7 @@ def test_a_write_of_a_new_shape_is_planned_on_the_straight_way(form: str, monkey
         y[1:] = 0
         y.sum().backward()
         assert w.grad is not None and w.grad.tolist() == [4.0, 16.0]
-    assert general == [] or form == "python"
+    assert general == [] or form == "python" or not native_eager.is_installed()
 
 
 @pytest.mark.usefixtures("form")

@@ -6,7 +6,7 @@ Must not know: traces, code generation.
 In: an ``Op``, its operands, its params. Out: its result, a tensor.
 
 The same steps as in ``eager.py``, in a straight line: most operations of most programs come by here, those over new
-shapes, too, once ``find_plan`` has made their plan. What is not plain - other devices, a mode, operands that are no
+shapes, too, once ``plan_if_right`` has made a plan. What is not plain - other devices, a mode, operands that are no
 tensors and no plain numbers - is left to ``apply_eager``.
 
 # Note [Eager in native code]
@@ -41,7 +41,7 @@ from jitgrad.door import door
 from jitgrad.ops.aval import Aval
 from jitgrad.ops.table import Op
 from jitgrad.runtime.eager.eager import apply_eager, make_view
-from jitgrad.runtime.eager.plan import EagerPlan, find_plan, plan_for, plans
+from jitgrad.runtime.eager.plan import EagerPlan, plan_if_right, plans
 from jitgrad.runtime.eager.results import (
     Here,
     array_of,
@@ -94,7 +94,9 @@ def run_one(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     known: dict[Any, Any] = plans
     found = known.get((op, params, x._aval))
     if found is None:
-        found = find_plan(op, (x._aval,), params)
+        found = plan_if_right(op, (x,), params)
+        if found is None:
+            return MISSED
     plan: EagerPlan = found
     made: Any = None
     if plan.is_plain is True:
@@ -119,7 +121,9 @@ def run_number(thread: Here, op: Op, x: Any, params: tuple[Any, ...]) -> Any:
     known: dict[Any, Any] = plans
     found = known.get((op, params, (type(x), x)))
     if found is None:
-        found = find_plan(op, (x,), params)
+        found = plan_if_right(op, (x,), params)
+        if found is None:
+            return MISSED
     plan: EagerPlan = found
     if plan.is_plain is not True:
         return MISSED
@@ -166,7 +170,9 @@ def run_two(thread: Here, op: Op, x: Any, y: Any, params: tuple[Any, ...]) -> An
     if found is None:
         if not (is_x or is_number(x)) or not (is_y or is_number(y)):
             return MISSED
-        found = find_plan(op, (x._aval if is_x else x, y._aval if is_y else y), params)
+        found = plan_if_right(op, (x, y), params)
+        if found is None:
+            return MISSED
     plan: EagerPlan = found
     if plan.is_plain is not True:
         return run_many(thread, op, (x, y), params)
@@ -203,9 +209,9 @@ def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, .
     if found is None and has_number:
         found = known.get(joined((op, params), kinds_of(inputs)))
     if found is None:
-        if has_other:
+        found = None if has_other else plan_if_right(op, inputs, params)
+        if found is None:
             return MISSED
-        found = plan_for(op, inputs, params)
     plan: EagerPlan = found
     made = results_of(thread, plan, inputs, params)
     if made is None:

@@ -30,7 +30,7 @@ from jitgrad.ops.table import OPS, Op, RuleContext
 from jitgrad.runtime.eager.assign import may_need_graph
 from jitgrad.runtime.eager.direct import first_of, here_if_eager, is_number, kinds_of
 from jitgrad.runtime.eager.kernel_runs import run_kernel
-from jitgrad.runtime.eager.plan import EagerPlan, plan_for, plans
+from jitgrad.runtime.eager.plan import EagerPlan, plan_if_right, plans
 from jitgrad.runtime.eager.results import Here, array_of, arrays_of, edges_to, graph_of, needs_grad, run_all
 from jitgrad.runtime.engine.graph.copy_slices import rebase_history
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, assemble, remember_line, save
@@ -39,7 +39,6 @@ from jitgrad.state import anomaly, modes_in_use, write_checks
 from jitgrad.tensor_base import TensorBase, new_result
 from jitgrad.tracer.hits.hits import MISSED, Args
 from jitgrad.tracer.recording.recorder_state import RUNNING
-from jitgrad.user_line import let_through
 from jitgrad.version_counter import VERSION, inference_tensors
 
 __all__ = ["update_now", "write_now"]
@@ -123,15 +122,6 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
         return targets if write_alike(thread, plan, target, arrays, params) else MISSED
     overwrite(thread, plan, target, arrays, params)
     return targets
-
-
-def plan_if_right(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
-    """``plan_for``; None where that raises: the general way says what is wrong, and in which order."""
-    try:
-        return plan_for(op, inputs, params)
-    except Exception as error:
-        let_through(error)
-        return None
 
 
 @eager_native

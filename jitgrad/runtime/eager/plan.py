@@ -50,8 +50,9 @@ from jitgrad.runtime.eager.operands import (
 from jitgrad.runtime.eager.quiet import run_quietly
 from jitgrad.runtime.engine.graph.op_node import BackwardPlan, backward_plan, install_programs
 from jitgrad.tensor_base import TensorBase
+from jitgrad.user_line import let_through
 
-__all__ = ["EagerPlan", "find_plan", "has_few", "plan_for", "plans"]
+__all__ = ["EagerPlan", "find_plan", "has_few", "plan_for", "plan_if_right", "plans"]
 
 _MAX_PLANS = 32_768
 """Then the older half is dropped: shapes that keep changing must not fill the memory. A plan takes some 4 KB with what
@@ -495,6 +496,15 @@ def plan_for(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerP
     except TypeError:  # a parameter that cannot be hashed
         plan = None
     return plan or find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+
+
+def plan_if_right(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> EagerPlan | None:
+    """The plan for these tensors and numbers; None where that raises: the general way says what is wrong, and when."""
+    try:
+        return find_plan(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs], params)
+    except Exception as error:
+        let_through(error)
+        return None
 
 
 def find_plan(op: Op, avals: Sequence[Any], params: tuple[Any, ...]) -> EagerPlan:
