@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitgrad.ops.indexing import added_at
-from jitgrad.ops.indexing.added_at import add_at
+from jitgrad.ops.indexing import indexing
+from jitgrad.ops.indexing.indexing import add_at
 
 _DTYPES = (np.float32, np.float64, np.float16, np.int64, np.int8, np.complex64)
 
@@ -66,7 +66,7 @@ def test_rows_are_added_by_the_places_of_their_elements(monkeypatch: pytest.Monk
         def __getattr__(self, name: str) -> Any:
             return getattr(np, name)
 
-    monkeypatch.setattr(added_at, "np", Numpy())
+    monkeypatch.setattr(indexing, "np", Numpy())
     out = np.zeros((3, 2), np.float32)
     add_at(out, (np.array([0, 2, -1]), slice(None)), np.ones((3, 2), np.float32))
     assert seen == [1] and out.tolist() == [[1, 1], [0, 0], [2, 2]]

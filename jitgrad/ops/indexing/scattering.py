@@ -15,9 +15,8 @@ import numpy as np
 from jitgrad.dtypes import BOOLEAN, int32, int64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.dispatch_hook import call, filled, laid_out_as
-from jitgrad.ops.indexing.added_at import add_at
 from jitgrad.ops.indexing.gathering import lower_scatter_along, no_wrap, scatter_src_rule
-from jitgrad.ops.indexing.indexing import lower_scatter, out_of_bounds
+from jitgrad.ops.indexing.indexing import add_at, lower_scatter, out_of_bounds
 from jitgrad.ops.shapes import broadcast, check_fits, dtype_of, np_operand, numel, operand, torch_dtype_name, wrap_dim
 from jitgrad.ops.table import RuleContext, Vjp, define
 
