@@ -224,3 +224,14 @@ def test_what_a_write_of_a_new_shape_raises_leaves_nothing_behind() -> None:
         assert x._version == 0 and x.tolist() == [[1.0, 1.0]] * n
         x.add_(x)
         assert x._version == 1 and x[-1].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.usefixtures("form")
+def test_a_write_without_a_derivative_of_what_needs_a_gradient() -> None:
+    w = J.ones(3, requires_grad=True)
+    for n in (1, 3, 3, 3):
+        x = J.tensor([True, False, True])[:n].clone()
+        assert x.logical_and_(w[:n]).tolist() == [True, False, True][:n] and not x.requires_grad
+        assert x.logical_or_(w[:n]).tolist() == [True] * n and x.grad_fn is None
+        x[:1].logical_xor_(w[:1])
+        assert x[0].item() is False and x._version == 3

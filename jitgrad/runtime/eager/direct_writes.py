@@ -73,6 +73,8 @@ def write_now(op: Op, targets: Any, args: Args) -> Any:
     inputs: tuple[Any, ...] = first_of(args, count)
     may_join = thread.thread.get("grad_enabled") is not False
     joins = may_join and (may_need_graph(target) or any_in_graph(inputs))
+    if joins and not op.vjps:  # no gradient comes or goes: Python knows what that means for the target
+        return MISSED
     if op is _COPY and inputs[0] is target:
         if not joins:
             return targets if copy_now(thread, target, inputs[1]) else MISSED
