@@ -29,9 +29,9 @@ from jitgrad.codegen.schedule.memory import planned_by_size
 from jitgrad.config import config
 from jitgrad.errors import CompileError
 from jitgrad.events import is_logged, log
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, with_symbols
 from jitgrad.structs import replaced
-from jitgrad.symbols.members import FamilyMembers, Member, symbols_for
+from jitgrad.symbols.members import ExtentNumbers, FamilyMembers, Member, symbols_for
 from jitgrad.symbols.number import ShapeEnv, SymNumber
 from jitgrad.tracer.recording.graph import Const, Instr, Segment
 from jitgrad.tracer.recording.renumbered import exact, ids_and_slots
@@ -72,7 +72,7 @@ class Families:
         found = family.serving(kind.extents, lambda before: _traced(kind, before, plan))
         if found is None:
             return None
-        program: Program = found[0].filled(found[1], kind, plan)
+        program: Program = found[0].filled(found[1], kind)
         return program
 
     def forget(self) -> None:
@@ -97,7 +97,7 @@ class _SegmentKind:
         self.ids, self.slots = ids_and_slots(segment)
         self._rank = {vid: nr for nr, vid in enumerate(self.ids)}
         self._slot_rank = {slot: nr for nr, slot in enumerate(self.slots)}
-        self._numbers: dict[int, int] = {}
+        self._extents = ExtentNumbers()
         self._avals: dict[Any, int] = {None: -1}
         self._layouts: list[Any] = []
         instrs = tuple([self._instr(i) for i in segment.instrs])
@@ -106,7 +106,7 @@ class _SegmentKind:
         writes = tuple([(self._rank[vid], self._rank[into]) for vid, into in segment.writes])
         outputs = tuple([self._rank[vid] for vid in segment.outputs])
         self.key = (instrs, inputs, layouts, writes, outputs, tuple(self._layouts))
-        self.extents = tuple(self._numbers)
+        self.extents = tuple(self._extents.known)
 
     def _instr(self, instr: Instr) -> Any:
         avals = [self._aval(a) for a in instr.avals]
@@ -126,44 +126,29 @@ class _SegmentKind:
         found = self._avals.get(aval)
         if found is None:
             found = self._avals[aval] = len(self._layouts)
-            assert aval is not None
-            number = self._number
-            if aval.is_canonical and not aval.offset:
-                self._layouts.append((aval.dtype, *[number(n) for n in aval.shape]))
-            else:
-                numbers = (*aval.shape, *aval.stride, aval.offset)
-                flags = aval.is_canonical, aval.is_contiguous
-                self._layouts.append((aval.dtype, flags, aval.device, *[number(n) for n in numbers]))
+            self._layouts.append(self._extents.layout(aval))
         return found
-
-    def _number(self, n: int) -> int:
-        """0, 1 and negative integers as they are; of an extent two more than its number."""
-        return n if n < 2 else 2 + self._numbers.setdefault(n, len(self._numbers))
 
     def _param(self, x: Any, own: frozenset[int]) -> Any:
         kind = type(x)
         if kind is tuple:
             return tuple([self._param(y, own) for y in x])
-        return _EXTENT + self._number(x) if kind is int and x in own else exact(x)
+        return _EXTENT + self._extents.number(x) if kind is int and x in own else exact(x)
 
     def twin(self, symbols: dict[int, SymNumber]) -> Segment:
         """The segment, with symbols for the extents that have some; under their ``ShapeEnv``."""
         avals: dict[Aval, Aval] = {}
 
-        def of(n: int) -> Any:
-            return symbols.get(n, n) if n > 1 else n
-
         def aval_of(aval: Aval) -> Aval:
             found = avals.get(aval)
             if found is None:
-                shape, stride = tuple(map(of, aval.shape)), None if aval.is_canonical else tuple(map(of, aval.stride))
-                found = avals[aval] = make_aval(shape, aval.dtype, stride, of(aval.offset))
+                found = avals[aval] = with_symbols(aval, symbols)
             return found
 
         def param_of(x: Any, own: frozenset[int]) -> Any:
             if type(x) is tuple:
                 return tuple([param_of(y, own) for y in x])
-            return of(x) if type(x) is int and x in own else x
+            return symbols.get(x, x) if type(x) is int and x in own else x
 
         segment = self.segment
         instrs = [
@@ -202,19 +187,13 @@ def plan_as_for_symbols(segment: Segment, plan: Planner, by_size: bool) -> Progr
         return plan(segment)
 
 
-class _ProgramForAll:
-    """A program with symbolic numbers, for segments of one kind.
+class _KindProgram:
+    """A program with symbolic numbers, in the ids of one of its kind's segments."""
 
-    Attributes:
-        by_size: how its arena is planned, Note [Arenas for all extents].
-    """
+    def __init__(self, kind: _SegmentKind, form: ProgramForm) -> None:
+        self._form, self._ids, self._slots, self._instrs = form, kind.ids, kind.slots, kind.segment.instrs
 
-    def __init__(self, kind: _SegmentKind, program: Program, by_size: bool) -> None:
-        self.program, self.by_size = program, by_size
-        self._forms, self._ids, self._slots = forms_of(program), kind.ids, kind.slots
-        self._instrs = kind.segment.instrs
-
-    def filled(self, found: tuple[Any, ...], kind: _SegmentKind, plan: Planner) -> Program:
+    def filled(self, found: tuple[Any, ...], kind: _SegmentKind) -> Program:
         """The program in the segment's own ids.
 
         Raises:
@@ -222,7 +201,7 @@ class _ProgramForAll:
         """
         id_of = dict(zip(self._ids, kind.ids, strict=True))
         slot_of = dict(zip(self._slots, kind.slots, strict=True))
-        made = filled(self.program, self._forms, found)
+        made = self._form.filled(found)
         steps: list[NativeStep | EagerStep] = []
         for step in made.steps:
             if isinstance(step, EagerStep):
@@ -236,7 +215,7 @@ class _ProgramForAll:
         made.steps = steps
         made.outputs = tuple([(id_of[vid], size) for vid, size in made.outputs])
         if config.verify:
-            compare(made, plan_as_for_symbols(kind.segment, plan, self.by_size))
+            self._form.check(made, kind.segment)
         return made
 
 
@@ -256,20 +235,19 @@ class ProgramForm:
     Attributes:
         program: it.
         numbers: all of them.
-        by_size: how its arena is planned, Note [Arenas for all extents].
     """
 
-    def __init__(self, program: Program, by_size: bool, plan: Planner) -> None:
-        self.program, self.numbers, self.by_size = program, numbers_of(program), by_size
-        self._forms, self._plan = forms_of(program), plan
+    def __init__(self, program: Program, env: ShapeEnv, plan: Planner) -> None:
+        self.program, self.numbers = program, numbers_of(program)
+        self._forms, self._plan, self._by_size = forms_of(program), plan, bool(env.by_size)
 
     def filled(self, numbers: Any) -> Program:
         """The program for what the numbers are for some extents."""
         return filled(self.program, self._forms, numbers)
 
-    def check(self, numbers: Any, segment: Segment) -> None:
-        """CompileError unless planning gives a segment, which has these extents, the same program."""
-        compare(self.filled(numbers), plan_as_for_symbols(segment, self._plan, self.by_size))
+    def check(self, made: Program, segment: Segment) -> None:
+        """CompileError unless planning gives a segment the program that was filled in for it."""
+        compare(made, plan_as_for_symbols(segment, self._plan, self._by_size))
 
 
 def filled(program: Program, forms: tuple[Any, ...], numbers: tuple[Any, ...]) -> Program:
@@ -311,7 +289,8 @@ def _traced(kind: _SegmentKind, before: Sequence[int], plan: Planner) -> Member 
         let_through(error)
         log("record", "no program for all extents: %r", error)
         return None
-    return Member(_ProgramForAll(kind, program, bool(env.by_size)), numbers_of(program), env, kind.extents, fixed)
+    form = ProgramForm(program, env, plan)
+    return Member(_KindProgram(kind, form), form.numbers, env, kind.extents, fixed)
 
 
 def compare(found: Program, planned: Program) -> None:

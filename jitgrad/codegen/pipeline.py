@@ -108,7 +108,7 @@ def form_for_symbols(segment: Segment) -> ProgramForm:
     """``plan_for_symbols``, as what fills such programs in."""
     program, env = plan_for_symbols(segment), current_env()
     assert env is not None
-    return ProgramForm(program, bool(env.by_size), _planned_and_linked)
+    return ProgramForm(program, env, _planned_and_linked)
 
 
 def plan_by_size(segment: Segment, by_size: bool) -> Program:

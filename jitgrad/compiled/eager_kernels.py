@@ -58,7 +58,7 @@ def make_form(segment: Segment) -> StepForm | None:
         made = _only_step(form.filled(numbers))
         return None if made is None else LoadedStep(made, takes_arrays=True)
 
-    return StepForm(step, form.numbers, load, form.check)
+    return StepForm(step, form.numbers, load, lambda numbers, known: form.check(form.filled(numbers), known))
 
 
 def _find(key: Any, load: Callable[[], LoadedStep | None]) -> LoadedStep | None:

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index, itemgetter
 from typing import Any
 from weakref import ref
@@ -196,6 +196,16 @@ def _symbolic(env: ShapeEnv, shape: Strides, dtype: DType, stride: Strides, offs
         n == 1 or s == c for n, s, c in zip(shape, stride, row_major, strict=True)
     )
     return aval
+
+
+def with_symbols(aval: Aval, symbols: Mapping[int, Any]) -> Aval:
+    """The layout with symbols in the places of the extents that have some; under their ``ShapeEnv``."""
+
+    def of(n: int) -> Any:
+        return symbols.get(n, n) if n > 1 else n
+
+    stride = None if aval.is_canonical else tuple(map(of, aval.stride))
+    return make_aval(tuple(map(of, aval.shape)), aval.dtype, stride, of(aval.offset))
 
 
 def last_position(aval: Aval) -> int:

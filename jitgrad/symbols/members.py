@@ -1,6 +1,7 @@
 """What was made with symbols for some extents, and serves others: of one kind of segments, or of Nodes.
 
-Owns: ``Member``, ``FamilyMembers``, ``symbols_for``: which member serves, and when another one is made.
+Owns: ``ExtentNumbers``, what a kind is; ``Member``, ``FamilyMembers``, ``symbols_for``: which member serves, and when
+another one is made.
 Must not know: what is made.
 """
 
@@ -16,15 +17,41 @@ from jitgrad.symbols.advice import near
 from jitgrad.symbols.evaluator import Evaluator, evaluator
 from jitgrad.symbols.number import ShapeEnv, SymNumber
 
-__all__ = ["MAX_PINNED", "TRACED_FROM", "FamilyMembers", "Member", "symbols_for"]
+__all__ = ["MAX_PINNED", "TRACED_FROM", "ExtentNumbers", "FamilyMembers", "Member", "symbols_for"]
 
 TRACED_FROM = 4
 """Sets of extents from which on a kind has members."""
 MAX_PINNED = 3
-"""FamilyMembers for one set of extents that a kind may have before it is given up."""
+"""Members for one set of extents that a kind may have before it is given up."""
 _MAX_MEMBERS = 12
 _MOST_LENT = 400
 """After so many times that extents were near to a member's own, another member is made."""
+
+
+class ExtentNumbers:
+    """Layouts as they are in the key of a kind: extents are replaced by the order in which different ones are met.
+
+    Attributes:
+        known: the different extents, of 2 or more, and their numbers, in order.
+    """
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[int, int] = {}
+
+    def number(self, n: int) -> int:
+        """0, 1 and negative integers as they are; of an extent two more than its number."""
+        return n if n < 2 else 2 + self.known.setdefault(n, len(self.known))
+
+    def layout(self, aval: Any) -> tuple[Any, ...]:
+        """Of an ``Aval``; a row-major one has no strides."""
+        number = self.number
+        if aval.is_canonical and not aval.offset:
+            return (aval.dtype, *[number(n) for n in aval.shape])
+        numbers = (*aval.shape, *aval.stride, aval.offset)
+        flags = aval.is_canonical, aval.is_contiguous
+        return (aval.dtype, flags, aval.device, *[number(n) for n in numbers])
 
 
 def symbols_for(

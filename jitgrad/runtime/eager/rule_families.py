@@ -25,7 +25,7 @@ from jitgrad.config import config
 from jitgrad.devices import CPU
 from jitgrad.errors import CompileError
 from jitgrad.events import log
-from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.aval import Aval, make_aval, with_symbols
 from jitgrad.ops.table import Op, RuleContext
 from jitgrad.runtime.eager.kernel import StepForm, array_maker, form_maker, has_kernel, step_maker
 from jitgrad.runtime.eager.operands import aval_args, is_complex, takes_all_numbers
@@ -33,7 +33,7 @@ from jitgrad.runtime.eager.rule_recording import NoProgramError, RuleCall, RuleR
 from jitgrad.runtime.eager.rule_text import ProgramText, program_of_text
 from jitgrad.structs import replaced, struct
 from jitgrad.symbols.advice import advice
-from jitgrad.symbols.members import FamilyMembers, Member, symbols_for
+from jitgrad.symbols.members import ExtentNumbers, FamilyMembers, Member, symbols_for
 from jitgrad.symbols.number import ShapeEnv, SymNumber, is_symbolic, value_of
 from jitgrad.tracer.recording.graph import Segment
 from jitgrad.tracer.recording.renumbered import exact
@@ -91,30 +91,19 @@ class _RuleKind:
 
     def __init__(self, call: RuleCall) -> None:
         self.call = call
-        self._numbers: dict[int, int] = {}
+        self._extents = ExtentNumbers()
         context = call.context
         avals = (*call.grads, *call.saved, *context.avals, *context.out_avals)
-        layouts = tuple([self._layout(x) if type(x) is Aval else ("as it is", exact(x)) for x in avals])
+        layouts = tuple([self._extents.layout(x) if type(x) is Aval else ("as it is", exact(x)) for x in avals])
         is_fit = tuple([shape is not None for shape in call.shapes])
         params = self._param(context.params) if context.params else ()
         self.key = (call.op, call.plan, context.needs, call.asked, is_fit, layouts, params)
-        self.extents = tuple(self._numbers)
-
-    def _layout(self, aval: Aval) -> Any:
-        number = self._number
-        if aval.is_canonical and not aval.offset:
-            return (aval.dtype, *[number(n) for n in aval.shape])
-        numbers = (*aval.shape, *aval.stride, aval.offset)
-        return (aval.dtype, (aval.is_canonical, aval.is_contiguous), *[number(n) for n in numbers])
-
-    def _number(self, n: int) -> int:
-        """0, 1 and negative integers as they are; of an extent two more than its number."""
-        return n if n < 2 else 2 + self._numbers.setdefault(n, len(self._numbers))
+        self.extents = tuple(self._extents.known)
 
     def _param(self, x: Any) -> Any:
         if type(x) is tuple:
             return tuple([self._param(y) for y in x])
-        known = self._numbers.get(x) if type(x) is int and x > 1 else None
+        known = self._extents.known.get(x) if type(x) is int and x > 1 else None
         return exact(x) if known is None else ("extent", known)
 
     def twin(self, symbols: dict[int, SymNumber]) -> RuleCall:
@@ -124,19 +113,13 @@ class _RuleKind:
             NoProgramError: a gradient is un-broadcast to the shape of what is no operand.
         """
 
-        def of(n: int) -> Any:
-            return symbols.get(n, n) if n > 1 else n
-
-        def aval_of(aval: Any) -> Any:
-            if type(aval) is not Aval:
-                return aval
-            stride = None if aval.is_canonical else tuple(map(of, aval.stride))
-            return make_aval(tuple(map(of, aval.shape)), aval.dtype, stride, of(aval.offset))
+        def aval_of(x: Any) -> Any:
+            return with_symbols(x, symbols) if type(x) is Aval else x
 
         def param_of(x: Any) -> Any:
             if type(x) is tuple:
                 return tuple([param_of(y) for y in x])
-            return of(x) if type(x) is int else x
+            return symbols.get(x, x) if type(x) is int else x
 
         call, context = self.call, self.call.context
         avals, outs = tuple(map(aval_of, context.avals)), tuple(map(aval_of, context.out_avals))
