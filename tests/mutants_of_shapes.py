@@ -59,6 +59,8 @@ SHAPES_MUTANTS = [
     ),
     *_in(
         "ops/windows",
+        ("pooling.py", "    if x.shape[max(x.ndim - len(extents), 0) :] != extents:", "    if False:",
+         "ops/test_pool_windows.py::test_windows_for_other_extents_are_refused"),
         ("regions.py", " and bool(place < self.extent)", "", _REGIONS),
         ("regions.py", "positions=axis.positions - found[longest].first - behind", "positions=found[longest].positions",
          f"{_REGIONS}::test_ever_new_extents"),

@@ -47,7 +47,7 @@ def _pooled(x: Aval, windows: Windows) -> Aval:
 
 def _check_last(x: Aval, extents: tuple[int, ...]) -> None:
     if x.shape[max(x.ndim - len(extents), 0) :] != extents:
-        raise ValueError(f"windows are for the extents {extents}, the tensor has shape {x.shape}")
+        raise ValueError(f"pool: its windows are for the extents {list(extents)}, the tensor has shape {list(x.shape)}")
 
 
 def _is_small(windows: Windows) -> bool:

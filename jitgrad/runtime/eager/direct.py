@@ -203,7 +203,7 @@ def run_many(thread: Here, op: Op, inputs: tuple[Any, ...], params: tuple[Any, .
         else:
             avals.append(type(x))
             has_number = is_number(x)
-            has_other = has_other or not is_number(x)
+            has_other = has_other or not has_number
     known: dict[Any, Any] = plans
     found = known.get(joined((op, params), tuple(avals)))
     if found is None and has_number:
