@@ -1,8 +1,9 @@
 """``python -m tests.opinfo.times``: PyTorch's sample inputs, which are small, timed in both libraries, eagerly.
 
 A row is torch's time over jitgrad's, of the sample where that is least: it finds functions that are slow by a factor,
-whatever their names. ``--graph`` times them with a derivative by ``torch.autograd.grad``. One thread; each of the two
-in turn, after native code of eager mode is in place.
+whatever their names. ``--graph`` times them with a derivative by ``torch.autograd.grad``. ``--compiled`` compares
+eager mode with a compiled step of this one call instead: what loses there is something that steps do worse than eager
+mode. One thread; each of the two in turn, after native code of eager mode is in place.
 
 Owns: the command line, what is timed.
 """
@@ -34,7 +35,7 @@ _WARM, _ROUNDS, _SECONDS = 25, 4, 1.5e-3
 
 
 class Row(NamedTuple):
-    """Of an operation: seconds per call of the sample where jitgrad does worst."""
+    """Of an operation: seconds per call of the sample where jitgrad, or the compiled step, does worst."""
 
     name: str
     ours: float
@@ -86,12 +87,14 @@ def _seconds(step: Callable[[], Any]) -> float:
     return best
 
 
-def row_of(name: str, op: Any, dtype: torch.dtype, in_graph: bool, samples: int) -> Row | None:
+def row_of(name: str, op: Any, dtype: torch.dtype, in_graph: bool, is_compiled: bool, samples: int) -> Row | None:
     """The worst sample of an operation; None if none runs in both libraries."""
     rows: list[Row] = []
     for pair in pairs(op, dtype, "graph" if in_graph else "", samples):
         try:
-            ours, theirs = (_seconds(_step(_on_its_own(call()), in_graph)) for call in (pair.ours, pair.theirs))
+            step = _step(_on_its_own(pair.ours()), in_graph)
+            ours = _seconds(jitgrad.compile(step) if is_compiled else step)
+            theirs = _seconds(step if is_compiled else _step(_on_its_own(pair.theirs()), in_graph))
         except Exception:  # values and errors are compared elsewhere
             continue
         rows.append(Row(name, ours, theirs, pair.index))
@@ -118,7 +121,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
             continue
         if options.op and not any(one in name for one in options.op):
             continue
-        row = row_of(name, op, dtype, options.graph, options.samples)
+        row = row_of(name, op, dtype, options.graph, options.compiled, options.samples)
         if row is not None:
             yield row
 
@@ -127,6 +130,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo.times", description=__doc__.splitlines()[0])
     parser.add_argument("--op", action="append", help="only operations whose names have this in them")
     parser.add_argument("--graph", action="store_true", help="with a derivative")
+    parser.add_argument("--compiled", action="store_true", help="eager mode against a compiled step")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--samples", type=int, default=2, help="of each operation")
     parser.add_argument("--worst", type=int, default=60, help="how many rows are printed")
@@ -136,7 +140,8 @@ def main() -> int:
     rows = sorted(_rows(options), key=lambda row: row.ratio)
     for row in rows[: options.worst]:
         ours, theirs = 1e6 * row.ours, 1e6 * row.theirs
-        print(f"{row.ratio:6.2f}  {row.name:44} {ours:9.1f} us, torch {theirs:7.1f}, sample {row.sample}")
+        other = "eager" if options.compiled else "torch"
+        print(f"{row.ratio:6.2f}  {row.name:44} {ours:9.1f} us, {other} {theirs:7.1f}, sample {row.sample}")
     print(f"{len(rows)} operations, geometric mean {math.exp(sum(math.log(r.ratio) for r in rows) / len(rows)):.2f}")
     return 0
 
