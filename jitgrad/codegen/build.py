@@ -10,12 +10,14 @@ int64), which takes the dtype of the tensor it meets (``Builder.pointwise``, ``B
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from jitgrad.codegen.piece import Piece
+from jitgrad.codegen.piece import Piece, complex_lowering, has_complex
 from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.codegen.primitives.complex_pairs import Pair
 from jitgrad.dtypes import float64, int64
-from jitgrad.tracer.recording.graph import Const, RuntimeScalar
+from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
 
 __all__ = ["build"]
 
@@ -23,9 +25,10 @@ __all__ = ["build"]
 def build(piece: Piece) -> None:
     """Fill ``piece.results``."""
     b = piece.builder = Builder()
-    values: dict[int, Value] = {}
+    values: dict[int, Any] = {}
 
     def operand(x: Any, widens: bool = True) -> Any:
+        """What a lowering sees of an operand; a complex one as it lies in memory."""
         if isinstance(x, Const):
             return x.value
         if isinstance(x, RuntimeScalar):
@@ -33,10 +36,15 @@ def build(piece: Piece) -> None:
         found = values.get(x)
         if found is None:
             found = values[x] = b.input(x, piece.inputs[x])
+        if isinstance(found, Pair):
+            return found.whole
         return b.widened(found) if widens else found
 
     for number, instr in piece.instrs:
         b.instr = number
+        if has_complex(instr):
+            values.update(_complex_results(b, instr, operand, values))
+            continue
         lower = instr.op.lower
         assert lower is not None
         widens = not hasattr(lower, "takes_short")
@@ -65,3 +73,27 @@ def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Va
     if len(value.shape) <= len(shape) and all(m in (1, n) for m, n in pairs):
         return b.expand(value, shape)
     return b.reshape(value, shape)
+
+
+def _complex_results(b: Builder, instr: Instr, operand: Any, values: dict[int, Any]) -> Iterator[tuple[int, Any]]:
+    """Value ids and values of an operation on complex numbers, Note [Complex values]."""
+    real = next((a.dtype.to_real() for a in instr.avals if a.dtype.is_complex), instr.avals[0].dtype)
+    operands = []
+    for x, aval in zip(instr.inputs, instr.input_avals, strict=True):
+        if aval is None or not aval.dtype.is_complex:
+            operands.append(operand(x))
+            continue
+        found = values.get(x)
+        operands.append(found if isinstance(found, Pair) else Pair(b, whole=operand(x, False)))
+    lower = complex_lowering(instr)
+    args = [operands] if instr.op.num_inputs < 0 else operands
+    out = lower(b, real, *args, *instr.params)
+    outs = out if type(out) in (tuple, list) else (out,)
+    for vid, aval, made in zip(instr.outputs, instr.avals, outs, strict=True):
+        if not aval.dtype.is_complex:
+            yield vid, _exactly(b, made, aval.shape, aval.dtype)
+        elif len(made) == 1:
+            yield vid, Pair(b, whole=_exactly(b, made[0], (*aval.shape, 2), real))
+        else:
+            re, im = (_exactly(b, part, aval.shape, real) for part in made)
+            yield vid, Pair(b, parts=(re, im))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitgrad.abi import EagerStep
 from jitgrad.codegen.fusion.fuse import Group, WhyNot
@@ -25,13 +25,17 @@ from jitgrad.codegen.fusion.roots import Root
 from jitgrad.codegen.llvm.target import Target
 from jitgrad.codegen.plan import Buffer, Plan
 from jitgrad.codegen.primitives.builder import Builder, Value
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval
-from jitgrad.tracer.recording.graph import Instr, Segment
+from jitgrad.tracer.recording.graph import Const, Instr, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Piece", "cut", "has_lowering"]
+__all__ = ["Piece", "complex_lowering", "cut", "has_complex", "has_lowering", "in_memory"]
+
+_LOWERINGS: Any = LazyModule("jitgrad.ops.complex.complex_lowerings")
+_NUMBERS: Any = LazyModule("jitgrad.ops.complex.complex_numbers")
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +108,7 @@ def cut(segment: Segment, target: Target) -> list[Piece | EagerStep]:
     if needs_piece and (not runs or isinstance(runs[-1], EagerStep)):
         runs.append([])
     wanted = _wanted_after(runs, segment)
-    inputs = dict(segment.inputs)
+    inputs = {vid: in_memory(aval) for vid, aval in segment.inputs.items()}
     parts: list[Piece | EagerStep] = []
     for number, run in enumerate(runs):
         if isinstance(run, EagerStep):
@@ -116,10 +120,15 @@ def cut(segment: Segment, target: Target) -> list[Piece | EagerStep]:
             outputs = [vid for vid in avals if vid in wanted[number]]
             if last:
                 outputs += [vid for vid in segment.outputs if vid in segment.inputs]
-            orders = {vid: _order(segment.layouts[vid]) for vid in outputs if vid in segment.layouts}
+            orders = {vid: _order(in_memory(segment.layouts[vid])) for vid in outputs if vid in segment.layouts}
             parts.append(Piece(run, dict(inputs), tuple(outputs), segment.writes if last else (), target, orders))
-        inputs.update((vid, segment.stored_aval(vid, aval)) for vid, aval in avals.items())
+        inputs.update((vid, in_memory(segment.stored_aval(vid, aval))) for vid, aval in avals.items())
     return parts
+
+
+def in_memory(aval: Aval) -> Aval:
+    """A layout as kernels see it: complex numbers are pairs of real ones."""
+    return _NUMBERS.real_layout(aval) if aval.dtype.is_complex else aval
 
 
 def _order(aval: Aval) -> tuple[int, ...]:
@@ -129,7 +138,24 @@ def _order(aval: Aval) -> tuple[int, ...]:
 
 def has_lowering(instr: Instr) -> bool:
     """Whether kernels can compute an operation."""
+    if has_complex(instr):
+        return complex_lowering(instr) is not None
     return instr.op.has_lowering(instr.input_avals, instr.params)
+
+
+def has_complex(instr: Instr) -> bool:
+    """Whether an operand or a result is complex, Note [Complex values]."""
+    avals = (*instr.avals, *instr.input_avals)
+    return any([aval is not None and aval.dtype.is_complex for aval in avals]) or any(
+        [type(x) is Const and type(x.value) is complex for x in instr.inputs]
+    )
+
+
+def complex_lowering(instr: Instr) -> Any:
+    """See ``ops.complex.complex_lowerings``."""
+    return _LOWERINGS.complex_lowering(
+        instr.op.name, instr.inputs, instr.input_avals, instr.avals, instr.params
+    )
 
 
 def _runs(instrs: Iterable[Instr]) -> Iterator[list[tuple[int, Instr]] | EagerStep]:

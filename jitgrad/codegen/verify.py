@@ -39,7 +39,7 @@ from jitgrad.codegen.fusion.fuse import Group
 from jitgrad.codegen.fusion.lower import LoopInstr
 from jitgrad.codegen.gemm import GEMM_ARGS
 from jitgrad.codegen.gemm.windows import is_implicit, table_bounds
-from jitgrad.codegen.piece import Piece
+from jitgrad.codegen.piece import Piece, in_memory
 from jitgrad.codegen.plan import Buffer, Job, may_fail
 from jitgrad.codegen.primitives.builder import POINTWISE, Value
 from jitgrad.codegen.primitives.rules import check_values
@@ -143,7 +143,8 @@ def _must(holds: bool, what: str) -> None:
 
 def _check_results(piece: Piece) -> None:
     """The results are what was recorded: one per output and per write."""
-    avals = {vid: aval for _, i in piece.instrs for vid, aval in zip(i.outputs, i.avals, strict=True)} | piece.inputs
+    made = {vid: in_memory(aval) for _, i in piece.instrs for vid, aval in zip(i.outputs, i.avals, strict=True)}
+    avals = made | piece.inputs
     wanted = [(avals[vid], piece.orders.get(vid)) for vid in piece.outputs]
     wanted += [(piece.inputs[into], None) for _, into in piece.writes]
     for v, (aval, order) in zip(piece.results, wanted, strict=True):

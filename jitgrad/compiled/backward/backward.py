@@ -27,7 +27,6 @@ from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, 
 from jitgrad.config import config
 from jitgrad.devices import CPU
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING
 from jitgrad.errors import OTHER_THREAD, ElsewhereError, JitgradError
 from jitgrad.events import bump, bump_engine_run, log
 from jitgrad.garbage import without_collections
@@ -514,7 +513,7 @@ def _what_is_returned(
             found.append(Returned(source, r._aval, r._requires_grad, given[source], views))
         elif source in made and views:
             instr, aval = made[source]
-            requires_grad = instr.requires_grad and aval.dtype.category is FLOATING
+            requires_grad = instr.requires_grad and aval.dtype.is_inexact
             found.append(Returned(source, aval, requires_grad, None, views))
         else:  # a view of something that is kept with the graph would share its memory
             found.append(Returned(r._vid, own_layout(r._aval), r._requires_grad, None, ()))

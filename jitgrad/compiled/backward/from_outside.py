@@ -43,7 +43,6 @@ from jitgrad.compiled.nodes.graph_nodes import Sources, ancestors, build_nodes, 
 from jitgrad.config import config
 from jitgrad.cpython.arrays import ARRAY_DATA
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING
 from jitgrad.events import bump, log
 from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, own_layout
@@ -410,7 +409,7 @@ def _is_root(history: History, vid: int) -> bool:
     if made is None or vid in history.leaves or history.node_source(vid) != vid:
         return False
     instr, nr = made
-    return instr.requires_grad and instr.avals[nr].dtype.category is FLOATING
+    return instr.requires_grad and instr.avals[nr].dtype.is_inexact
 
 
 def _edges_of(history: History, instr: Instr) -> list[GradTarget | int]:

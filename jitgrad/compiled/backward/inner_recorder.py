@@ -12,7 +12,6 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING
 from jitgrad.handler import Handler
 from jitgrad.ops.aval import own_layout
 from jitgrad.ops.table import Op
@@ -134,7 +133,7 @@ class InnerRecorder(Handler):
         raise CannotRecordError(f"in a derivative rule: {what}")
 
     def binary(self, op: Op, a: Any, b: Any) -> Any:
-        if not isinstance(b, TensorBase | int | float):
+        if not isinstance(b, TensorBase | int | float | complex):
             return NotImplemented
         return self.apply(op, (a, b))
 
@@ -158,7 +157,7 @@ class InnerRecorder(Handler):
         if op.is_view:
             self.views.update((vid, ViewStep(operands[0], op, params, nr)) for nr, vid in enumerate(vids))
         origin = _origin() if self.origin is None else self.origin
-        self.instrs.append(Instr(op, operands, params, vids, avals, in_avals, joins, kind.needs, "", origin))
+        self.instrs.append(Instr(kind.op, operands, params, vids, avals, in_avals, joins, kind.needs, "", origin))
         if joins and self._result_counters:
             results = [isinstance(x, TensorBase) and id(x._vc) in self._result_counters for x in inputs]
             self.by_results.update((vids[0], nr) for nr, is_result in enumerate(results) if is_result)
@@ -179,7 +178,7 @@ class InnerRecorder(Handler):
         out = new_tensor(aval, None)
         out._tid, out._vid = self.tid, vid
         out._output_nr = nr
-        if joins and aval.dtype.category is FLOATING:
+        if joins and aval.dtype.is_inexact:
             out._requires_grad = True
             out._graph = self._graph
         return out

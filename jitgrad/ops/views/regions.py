@@ -40,7 +40,7 @@ class Region(NamedTuple):
 def region_of(base: Aval, view: Aval) -> Region | None:
     """The view as a region of ``base``; None if it is not one."""
     first = view.offset - base.offset
-    if not base.is_contiguous or not base.numel or not view.numel or first < 0:
+    if base.dtype is not view.dtype or not base.is_contiguous or not base.numel or not view.numel or first < 0:
         return None
     for whole in _shapes(base, view):
         found = _fit(whole, first, view)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitgrad.door import door
-from jitgrad.dtypes import FLOATING
 from jitgrad.errors import ElsewhereError
 from jitgrad.layouts import plain
 from jitgrad.ops.aval import Aval
@@ -196,4 +195,4 @@ class Operations:
 
 def _requires_grad(instr: Instr, aval: Aval) -> bool:
     """Whether a result of this layout does."""
-    return instr.requires_grad and aval.dtype.category is FLOATING
+    return instr.requires_grad and aval.dtype.is_inexact

@@ -76,8 +76,8 @@ class Entry:
         storage = tensor._storage
         if tensor._aval.device is not CPU:
             raise ElsewhereError(f"a tensor on {tensor._aval.device} has no place in a trace")
-        if tensor._aval.dtype.is_complex or (tensor._base is not None and tensor._base._aval.dtype.is_complex):
-            raise ElsewhereError("complex numbers, and views of their parts, have no place in a trace")
+        if tensor._base is not None and tensor._base._aval.dtype is not tensor._aval.dtype:
+            raise ElsewhereError("a view of parts of complex numbers has no place in a trace")
         if storage is None:
             raise JitgradError(STILL_RECORDED)
         # the property, for a view: a write may have brought its base into the graph

@@ -135,7 +135,7 @@ class Path:
         in_avals = tuple([x._aval if isinstance(x, TensorBase) else None for x in inputs])
         outputs = tuple(range(first, first + len(kind.avals))) if kind.several else (first,)
         instr = Instr(
-            op, operands, params, outputs, kind.avals, in_avals, kind.joins, kind.needs, user_line(1)
+            kind.op, operands, params, outputs, kind.avals, in_avals, kind.joins, kind.needs, user_line(1)
         )
         return instr, kind.several
 

@@ -1,7 +1,7 @@
 """Shape rules, for events recorded for the first time.
 
 Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), ``Kind`` (what else follows from the operands' kinds),
-``gives_complex``, ``has_no_place``, and ``name_line``.
+``form_of``, ``has_no_place``, and ``name_line``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from jitgrad.cpython.primitives import once_per_call
 from jitgrad.devices import Device
-from jitgrad.dtypes import FLOATING, DType, on_new_default
+from jitgrad.dtypes import on_new_default
+from jitgrad.lazy import LazyModule
 from jitgrad.ops.aval import Aval, check_allocatable
 from jitgrad.ops.table import OPS, Op
 from jitgrad.ops.views.strided import COPY_SLICES
@@ -22,10 +23,11 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recording.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, ViewKind
 from jitgrad.user_line import user_line
 
-__all__ = ["Kind", "gives_complex", "has_no_place", "kind_key", "kind_of", "kinds", "known_avals", "known_kind",
+__all__ = ["Kind", "form_of", "has_no_place", "kind_key", "kind_of", "kinds", "known_avals", "known_kind",
            "name_line", "out_avals_of"]  # fmt: skip
 
 _AS_STRIDED = OPS["as_strided"]
+_FORMS = LazyModule("jitgrad.ops.complex.complex_forms")
 _MAX_KNOWN = 4096
 _known: dict[tuple[Any, ...], tuple[tuple[Aval, ...], bool]] = {}
 on_new_default.append(_known.clear)
@@ -59,6 +61,7 @@ class Kind:
     """What is known of an operation by the kinds of its operands: layouts, which require grad, and the grad mode.
 
     Attributes:
+        op: the operation as it is recorded: its complex form where an operand is complex, Note [Complex forms].
         avals, several: see ``out_avals_of``.
         in_avals: of the operands, at the start of a storage unless the operation is a view; None for numbers.
         needs: which operands require grad.
@@ -71,6 +74,7 @@ class Kind:
         param_types: of the params, where equal ones of other types would mean something else; else None.
     """
 
+    op: Op
     avals: tuple[Aval, ...]
     several: bool
     in_avals: tuple[Aval | None, ...]
@@ -128,11 +132,13 @@ def known_kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind
 def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     """Shape rule and graph membership. Raises what the shape rule raises."""
     if current_env() is not None:  # symbolic extents are no keys
-        return _kind(op, inputs, params, *out_avals_of(op, inputs, params))
+        own = form_of(op, inputs)
+        return _kind(own, inputs, params, *out_avals_of(own, inputs, params), own is not op)
     found = known_kind(op, inputs, params)
     if found is not None:
         return found
-    found = _kind(op, inputs, params, *known_avals(op, inputs, params))
+    own = form_of(op, inputs)
+    found = _kind(own, inputs, params, *known_avals(own, inputs, params), own is not op)
     try:
         if len(kinds) >= _MAX_KNOWN:
             kinds.clear()
@@ -142,21 +148,24 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     return found
 
 
-def _kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], avals: tuple[Aval, ...], several: bool) -> Kind:
-    """What follows from the operands' kinds, and from the shape rule's answer."""
+def _kind(
+    op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], avals: tuple[Aval, ...], several: bool, is_form: bool
+) -> Kind:
+    """What follows from the operands' kinds, and from the shape rule's answer. ``is_form``: see ``form_of``."""
     needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
-    joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.category is FLOATING for a in avals)
+    joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.is_inexact for a in avals)
     in_avals = _avals_of(op, inputs)
     is_outside = has_no_place(op, inputs, params)
     window = _window(op, several) if avals else DETACHED
-    is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES
+    is_special = several or op.checks_values or op.checks_reals or op.is_update or op is COPY_SLICES or is_form
     return Kind(
+        op,
         avals,
         several,
         in_avals,
         needs,
         joins,
-        joins and avals[0].dtype.category is FLOATING,
+        joins and avals[0].dtype.is_inexact,
         is_outside,
         op.num_inputs > 0 and not (is_special or is_outside),
         op.is_view and not op.is_unseen,
@@ -195,20 +204,19 @@ def out_avals_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> tu
 
 
 def has_no_place(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
-    """Whether results have no place in a trace.
-
-    They are complex, on a device that is among the params, or elements that only the storage has, not the tensor.
-    """
+    """Whether results have no place in a trace: on a device that is among the params, or outside of the tensor."""
     if params and Device in map(type, params):
         return True
-    return gives_complex(op, inputs, params) or (op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params))
+    return op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params)
 
 
-def gives_complex(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bool:
-    """Whether an operation on real tensors gives complex ones: by what it is, or for a complex number or dtype."""
-    return op.is_complex or any(
-        isinstance(x, complex) or (type(x) is DType and x.is_complex) for x in (*inputs, *params)
-    )
+def form_of(op: Op, inputs: tuple[Any, ...]) -> Op:
+    """The operation, or its complex form where an operand is complex. Raises what is refused for complex numbers."""
+    for x in inputs:
+        if x._aval.dtype.is_complex if isinstance(x, TensorBase) else type(x) is complex:
+            found: Op = _FORMS.complex_form(op, [x._aval if isinstance(x, TensorBase) else x for x in inputs])
+            return found
+    return op
 
 
 def name_line(error: BaseException, op: Op) -> None:

@@ -1,0 +1,367 @@
+"""What operations on complex numbers lower to: real primitives.
+
+Owns: ``complex_lowering``. Imported when the first complex value is compiled.
+Must not know: kernels, LLVM.
+
+A lowering is ``lower(b, real, *operands, *params)``: ``real`` is the dtype of the parts of what is computed; a complex
+operand is a ``Pair`` (Note [Complex values] in ``codegen/primitives/complex_pairs.py``), a real one is a value as in
+all lowerings, and a number is a number. A result that is complex is a tuple of its parts, or an operand's ``Pair``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitgrad.dtypes import DType
+from jitgrad.ops.aval import Aval, make_aval
+from jitgrad.ops.complex.complex_numbers import real_layout
+from jitgrad.ops.table import OPS, Op
+from jitgrad.ops.views.strided import COPY_SLICES
+
+__all__ = ["Parts", "complex_lowering"]
+
+Lowering = Callable[..., Any]
+
+
+class Parts(tuple[Any, Any]):
+    """(real part, imaginary part) of a result."""
+
+    __slots__ = ()
+
+
+class Whole(tuple[Any]):
+    """(pairs,): a result of shape [*] as one real value [*, 2]."""
+
+    __slots__ = ()
+
+
+def _is_complex(x: Any) -> bool:
+    return hasattr(x, "parts")
+
+
+def _parts(b: Any, real: DType, x: Any) -> tuple[Any, Any | None]:
+    """Parts of an operand, of dtype ``real``; the imaginary one of a real operand is None."""
+    if _is_complex(x):
+        return x.cast(real).parts
+    if isinstance(x, complex):
+        return b.const(x.real, real), b.const(x.imag, real)
+    return b.cast(x, real), None
+
+
+# --- part by part ---
+
+_MOVEMENTS = (
+    "view unsafe_view detach alias transpose t permute expand squeeze squeeze_dim squeeze_dims unsqueeze select slice "
+    "flip roll repeat tril triu slice_backward unbind split split_with_sizes unsafe_split diagonal diagonal_backward "
+    "unfold unfold_backward contiguous clone select_scatter slice_scatter diagonal_scatter cat stack neg sum sum_dim "
+    "mean mean_dim trace cumsum"
+).split()
+"""Linear with real coefficients, and all operands are complex: a real operation on each part."""
+
+_INDEXED = {
+    "where": (0,),
+    "gather": (1,),
+    "scatter_add": (1,),
+    "index_select": (1,),
+    "embedding": (1,),
+    **{f"index{n}": tuple(range(1, n + 1)) for n in range(1, 7)},
+    **{f"index_backward{n}": tuple(range(1, n + 1)) for n in range(1, 7)},
+}
+"""The same, but for operands that say which elements: indices and masks, by their positions."""
+
+
+def _part_by_part(name: str, indices: tuple[int, ...] = ()) -> Lowering:
+    def lower(b: Any, real: DType, *args: Any) -> Any:
+        op = _real_op(name)
+        assert op.lower is not None
+        count = op.num_inputs
+        operands, params = (args[:count], args[count:]) if count >= 0 else (args[0], args[1:])
+        params = tuple([_real_param(x) for x in params])
+        found: list[Any] = []
+        for nr in range(2):
+            mine = [x if i in indices else _part(b, real, x, nr) for i, x in enumerate(operands)]
+            found.append(op.lower(b, *mine, *params) if count >= 0 else op.lower(b, mine, *params))
+        if isinstance(found[0], tuple | list):
+            return tuple(map(Parts, zip(*found, strict=True)))
+        return Parts(found)
+
+    return lower
+
+
+def _real_op(name: str) -> Op:
+    return COPY_SLICES if name == COPY_SLICES.name else OPS[name]
+
+
+def _part(b: Any, real: DType, x: Any, nr: int) -> Any:
+    found = _parts(b, real, x)[nr]
+    return b.const(0.0, real, x.shape if hasattr(x, "shape") else ()) if found is None else found
+
+
+def _real_param(x: Any) -> Any:
+    return x.to_real() if isinstance(x, DType) else x
+
+
+_STRIDED = ("strided_select", "strided_window", "strided_scatter", "strided_add", COPY_SLICES.name)
+
+
+def _over_memory(name: str) -> Lowering:
+    """Elements at strides: those of the pairs, so that a write to a window stays one."""
+
+    def lower(b: Any, real: DType, *args: Any) -> Any:
+        op = _real_op(name)
+        assert op.lower is not None
+        operands, windows = args[: op.num_inputs], args[op.num_inputs :]
+        wholes = [x.cast(real).whole if _is_complex(x) else x for x in operands]
+        return Whole((op.lower(b, *wholes, *map(real_layout, windows)),))
+
+    return lower
+
+
+# --- arithmetic ---
+
+
+def _add(b: Any, real: DType, x: Any, y: Any) -> Any:
+    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
+    return _same_shape(b, b.add(a, c), d if b1 is None else b1 if d is None else b.add(b1, d))
+
+
+def _sub(b: Any, real: DType, x: Any, y: Any) -> Any:
+    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
+    return _same_shape(b, b.sub(a, c), b.neg(d) if b1 is None else b1 if d is None else b.sub(b1, d))
+
+
+def _same_shape(b: Any, re: Any, im: Any) -> Parts:
+    """Where one part had an operand less, it may still broadcast."""
+    return Parts((re, im if im.shape == re.shape else b.expand(im, re.shape)))
+
+
+def _times(b: Any, x: tuple[Any, Any | None], y: tuple[Any, Any | None]) -> Parts:
+    (a, b1), (c, d) = x, y
+    if b1 is None:
+        return Parts((b.mul(a, c), b.mul(a, d)))
+    if d is None:
+        return Parts((b.mul(a, c), b.mul(b1, c)))
+    return Parts((b.sub(b.mul(a, c), b.mul(b1, d)), b.add(b.mul(a, d), b.mul(b1, c))))
+
+
+def _mul(b: Any, real: DType, x: Any, y: Any) -> Any:
+    return _times(b, _parts(b, real, x), _parts(b, real, y))
+
+
+def _over(b: Any, x: tuple[Any, Any | None], y: tuple[Any, Any | None]) -> Parts:
+    """Smith's way, "Algorithm 116: Complex division" (1962), as NumPy and PyTorch do it: nothing overflows early."""
+    (a, b1), (c, d) = x, y
+    if d is None:
+        assert b1 is not None
+        return Parts((b.div(a, c), b.div(b1, c)))
+    b1 = b.const(0.0, a.dtype) if b1 is None else b1
+    is_steep = b.lt(b.abs(c), b.abs(d))
+    big, small = b.where(is_steep, d, c), b.where(is_steep, c, d)
+    ratio = b.div(small, big)
+    scale = b.add(big, b.mul(small, ratio))
+    # c is the larger: (a + b1 r, b1 - a r); d is: (a r + b1, b1 r - a)
+    first, second = b.where(is_steep, b1, a), b.where(is_steep, a, b1)
+    re = b.div(b.add(first, b.mul(second, ratio)), scale)
+    im = b.div(b.sub(b.where(is_steep, b.mul(b1, ratio), b1), b.where(is_steep, a, b.mul(a, ratio))), scale)
+    return Parts((re, im))
+
+
+def _div(b: Any, real: DType, x: Any, y: Any) -> Any:
+    return _over(b, _parts(b, real, x), _parts(b, real, y))
+
+
+def _reciprocal(b: Any, real: DType, x: Any) -> Any:
+    return _over(b, (b.const(1.0, real), None), _parts(b, real, x))
+
+
+def _conj(b: Any, real: DType, x: Any) -> Any:
+    re, im = x.parts
+    return Parts((re, b.neg(im)))
+
+
+def _square(b: Any, real: DType, x: Any, exponent: Any) -> Any:
+    parts = _parts(b, real, x)
+    return _times(b, parts, parts)
+
+
+def _exp(b: Any, real: DType, x: Any) -> Any:
+    re, im = x.parts
+    size, zero = b.exp(re), b.const(0.0, real)
+    # a real number stays one, also where its exponential is infinite
+    return Parts((b.mul(size, b.cos(im)), b.where(b.eq(im, zero), im, b.mul(size, b.sin(im)))))
+
+
+# --- between real and complex ---
+
+
+def _abs(b: Any, real: DType, x: Any) -> Any:
+    return OPS["hypot"].lower(b, *x.parts)  # type: ignore[misc]
+
+
+def _angle(b: Any, real: DType, x: Any) -> Any:
+    re, im = x.parts
+    return b.atan2(im, re)
+
+
+def _sgn(b: Any, real: DType, x: Any) -> Any:
+    re, im = x.parts
+    size, zero = _abs(b, real, x), b.const(0.0, real)
+    is_zero = b.eq(size, zero)
+    return Parts((b.where(is_zero, zero, b.div(re, size)), b.where(is_zero, zero, b.div(im, size))))
+
+
+def _complex(b: Any, real: DType, re: Any, im: Any) -> Any:
+    shape = b.add(re, im).shape
+    return Parts((b.expand(b.cast(re, real), shape), b.expand(b.cast(im, real), shape)))
+
+
+def _polar(b: Any, real: DType, size: Any, angle: Any) -> Any:
+    size, angle = b.cast(size, real), b.cast(angle, real)
+    return Parts((b.mul(size, b.cos(angle)), b.mul(size, b.sin(angle))))
+
+
+def _to_copy(b: Any, real: DType, x: Any, *params: Any) -> Any:
+    if _is_complex(x):
+        return Parts(x.cast(real).parts)
+    x = b.cast(x, real)
+    return Parts((x, b.const(0.0, real, x.shape)))
+
+
+def _constant(value: float) -> Lowering:
+    def lower(b: Any, real: DType, x: Any, *params: Any) -> Any:
+        return Parts((b.const(value, real, x.shape), b.const(0.0, real, x.shape)))
+
+    return lower
+
+
+def _full(b: Any, real: DType, value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    re, im = _parts(b, real, value)
+    return Parts((b.expand(re, shape), b.const(0.0, real, shape) if im is None else b.expand(im, shape)))
+
+
+def _norm(b: Any, real: DType, x: Any, order: float, dim: Any, keepdim: bool) -> Any:
+    """The square root of the sum of all squares."""
+    re, im = x.parts
+    squares = b.add(b.mul(re, re), b.mul(im, im))
+    return b.sqrt(OPS["sum_dim"].lower(b, squares, dim, keepdim, None))  # type: ignore[misc]
+
+
+def _eq(b: Any, real: DType, x: Any, y: Any) -> Any:
+    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
+    zero = b.const(0.0, real)
+    return b.and_(b.eq(a, c), b.eq(zero if b1 is None else b1, zero if d is None else d))
+
+
+def _ne(b: Any, real: DType, x: Any, y: Any) -> Any:
+    return b.not_(_eq(b, real, x, y))
+
+
+# --- products ---
+
+
+def _product(name: str) -> Lowering:
+    """One real product of twice the inner extent and twice the columns, [A0 A1] [[B0 B1] [-B1 B0]].
+
+    The left operand and the result are pairs as they lie in memory: [M, 2 K] and [M, 2 N].
+    """
+
+    def lower(b: Any, real: DType, x: Any, y: Any) -> Any:
+        op = OPS[name]
+        if not (_is_complex(x) and _is_complex(y)):
+            parts = [_parts(b, real, operand) for operand in (x, y)]
+            (a, b1), (c, d) = parts
+            pairs = [(a, c), (b1, c)] if d is None else [(a, c), (a, d)]
+            return Parts([op.lower(b, *pair) for pair in pairs])  # type: ignore[misc]
+        x, y = x.cast(real), y.cast(real)
+        (*batch, rows, inner), (*others, _, columns) = x.shape, y.shape
+        re, im = y.parts
+        turned = b.cat([b.reshape(part, (*y.shape, 1)) for part in (b.neg(im), re)], len(y.shape))
+        stacked = [b.reshape(part, (*others, inner, 1, 2 * columns)) for part in (y.whole, turned)]
+        right = b.reshape(b.cat(stacked, len(others) + 1), (*others, 2 * inner, 2 * columns))
+        made = b.matmul(b.reshape(x.whole, (*batch, rows, 2 * inner)), right)
+        return Whole((b.reshape(made, (*made.shape[:-1], columns, 2)),))
+
+    return lower
+
+
+_TABLE: dict[str, Lowering] = {
+    **{name: _part_by_part(name) for name in _MOVEMENTS},
+    **{name: _part_by_part(name, indices) for name, indices in _INDEXED.items()},
+    **{name: _over_memory(name) for name in _STRIDED},
+    "add": _add,
+    "sub": _sub,
+    "rsub": lambda b, real, x, y: _sub(b, real, y, x),
+    "mul": _mul,
+    "div": _div,
+    "reciprocal": _reciprocal,
+    "pow_scalar": _square,
+    "_conj": _conj,
+    "conj_physical": _conj,
+    "exp": _exp,
+    "abs": _abs,
+    "angle": _angle,
+    "sgn": _sgn,
+    "complex": _complex,
+    "polar": _polar,
+    "view_as_real": lambda b, real, x: x.whole,
+    "view_as_complex": lambda b, real, x: Whole((x,)),
+    "_to_copy": _to_copy,
+    "zeros_like": _constant(0.0),
+    "ones_like": _constant(1.0),
+    "full": _full,
+    "linalg_vector_norm": _norm,
+    "eq": _eq,
+    "ne": _ne,
+    "mm": _product("mm"),
+    "bmm": _product("bmm"),
+}
+
+
+def complex_lowering(
+    name: str, inputs: Sequence[Any], avals: Sequence[Aval | None], outs: Sequence[Aval], params: tuple[Any, ...]
+) -> Lowering | None:
+    """What an operation with complex operands or results lowers to; None: nothing.
+
+    Args:
+        name: of the operation.
+        inputs: its operands; numbers are what they are.
+        avals: of the operands; None for numbers.
+        outs: of the results.
+        params: its static parameters.
+    """
+    found = _TABLE.get(name)
+    if found is None:
+        return None
+    makes_complex = outs[0].dtype.is_complex
+    if name in _PART_BY_PART:
+        indices = _INDEXED.get(name, ())
+        data = [aval for i, aval in enumerate(avals) if i not in indices and aval is not None]
+        fits = makes_complex and all([aval.dtype.is_inexact for aval in data])
+        return found if fits and _lowers(name, tuple(avals), params) else None
+    if name in _STRIDED:
+        data = [None if aval is None else real_layout(aval) for aval in avals]
+        is_all = all([aval is None or aval.dtype.is_complex for aval in avals])
+        return found if is_all and _real_op(name).has_lowering(data, tuple(map(real_layout, params))) else None
+    if name == "pow_scalar":
+        return found if params == (2,) else None
+    if name == "linalg_vector_norm":
+        return found if params[0] == 2 else None
+    if name == "_to_copy":
+        return found if makes_complex else None
+    return found
+
+
+_PART_BY_PART = frozenset(_MOVEMENTS) | frozenset(_INDEXED)
+
+
+def _part_layout(aval: Aval) -> Aval:
+    return make_aval(aval.shape, aval.dtype.to_real(), aval.stride, aval.offset)
+
+
+def _lowers(name: str, avals: tuple[Aval | None, ...], params: tuple[Any, ...]) -> bool:
+    """Whether the real operation has a lowering on the parts."""
+    real = [a if a is None or not a.dtype.is_complex else _part_layout(a) for a in avals]
+    return _real_op(name).has_lowering(real, tuple([_real_param(x) for x in params]))
+
+
