@@ -16,7 +16,8 @@ from typing import Any
 from jitgrad.codegen.piece import Piece, complex_lowering, has_complex
 from jitgrad.codegen.primitives.builder import Builder, Value
 from jitgrad.codegen.primitives.complex_pairs import Pair
-from jitgrad.dtypes import float64, int64
+from jitgrad.dtypes import DType, float64, int64
+from jitgrad.ops.shapes import result_dtype
 from jitgrad.tracer.recording.graph import Const, Instr, RuntimeScalar
 
 __all__ = ["build"]
@@ -77,7 +78,7 @@ def _exactly(b: Builder, value: Value, shape: tuple[int, ...], dtype: Any) -> Va
 
 def _complex_results(b: Builder, instr: Instr, operand: Any, values: dict[int, Any]) -> Iterator[tuple[int, Any]]:
     """Value ids and values of an operation on complex numbers, Note [Complex values]."""
-    real = next((a.dtype.to_real() for a in instr.avals if a.dtype.is_complex), instr.avals[0].dtype)
+    real = _dtype_of_parts(instr)
     operands = []
     for x, aval in zip(instr.inputs, instr.input_avals, strict=True):
         if aval is None or not aval.dtype.is_complex:
@@ -97,3 +98,11 @@ def _complex_results(b: Builder, instr: Instr, operand: Any, values: dict[int, A
         else:
             re, im = (_exactly(b, part, aval.shape, real) for part in made)
             yield vid, Pair(b, parts=(re, im))
+
+
+def _dtype_of_parts(instr: Instr) -> DType:
+    """What is computed in: the dtype of a result's parts, or of what comparisons promote their operands to."""
+    if instr.avals[0].dtype.is_inexact:
+        return instr.avals[0].dtype.to_real()
+    pairs = zip(instr.inputs, instr.input_avals, strict=True)
+    return result_dtype(*[aval or (x.value if isinstance(x, Const) else 1.0) for x, aval in pairs]).to_real()

@@ -121,7 +121,6 @@ define(
     numpy=_np_r2c,
     vjps=[Vjp(_r2c_rule)],
     node_name="FftR2CBackward0",
-    is_complex=True,
     runs_once=True,
 )
 
@@ -179,5 +178,4 @@ define(
     numpy=_np_c2r_transposed,
     vjps=[Vjp(lambda c, g: call("_fft_c2r", g, *c.params, c.avals[0].shape[c.params[0][-1]]))],
     node_name="FftC2RBackwardBackward0",
-    is_complex=True,
 )

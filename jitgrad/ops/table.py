@@ -100,7 +100,6 @@ class Op:
         joint: ``joint(c, grad_output, wanted, *saved) -> {input: gradient}``: the gradients by several inputs at once,
             for an operation whose rules all save the same; None: each rule runs on its own.
         is_view: the output shares the first input's storage; its aval carries stride and offset.
-        is_complex: its results are complex where all inputs are real: a trace does not record it.
         is_unseen: of a view: its source is a temporary that nobody else sees, so the result is no view of it to users.
         node_name: the graph node's name, ``MulBackward0``.
         missing_edges: how many operands more PyTorch's node has, which are not given here: a bias.
@@ -130,7 +129,6 @@ class Op:
     lowers: Callable[..., bool] | None = None
     checks_reals: bool = False
     is_unseen: bool = False
-    is_complex: bool = False
     joint: Callable[..., Any] | None = None
     missing_edges: int = 0
     numbers: frozenset[int] = frozenset()
@@ -384,7 +382,6 @@ def define(
     lowers: Callable[..., bool] | None = None,
     checks_reals: bool = False,
     is_unseen: bool = False,
-    is_complex: bool = False,
     joint: Callable[..., Any] | None = None,
     missing_edges: int = 0,
     numbers: Sequence[int] = (),
@@ -413,7 +410,6 @@ def define(
         lowers,
         checks_reals,
         is_unseen,
-        is_complex,
         joint,
         missing_edges,
         frozenset([*numbers, *(node_names or ())]),

@@ -5,7 +5,7 @@ Must not know: kernels, LLVM.
 
 A lowering is ``lower(b, real, *operands, *params)``: ``real`` is the dtype of the parts of what is computed; a complex
 operand is a ``Pair`` (Note [Complex values] in ``codegen/primitives/complex_pairs.py``), a real one is a value as in
-all lowerings, and a number is a number. A result that is complex is a tuple of its parts, or an operand's ``Pair``.
+all lowerings, and a number is a number. A result that is complex is ``Parts`` or a ``Whole``.
 """
 
 from __future__ import annotations
@@ -192,6 +192,10 @@ def _exp(b: Any, real: DType, x: Any) -> Any:
     return Parts((b.mul(size, b.cos(im)), b.where(b.eq(im, zero), im, b.mul(size, b.sin(im)))))
 
 
+def _log(b: Any, real: DType, x: Any) -> Any:
+    return Parts((b.log(_abs(b, real, x)), _angle(b, real, x)))
+
+
 # --- between real and complex ---
 
 
@@ -260,29 +264,50 @@ def _ne(b: Any, real: DType, x: Any, y: Any) -> Any:
 # --- products ---
 
 
-def _product(name: str) -> Lowering:
-    """One real product of twice the inner extent and twice the columns, [A0 A1] [[B0 B1] [-B1 B0]].
+def _by_pairs(b: Any, x: Any, right: tuple[Any, Any]) -> Any:
+    """A product [.., M, K] @ [.., K, N] as a real one, [x0 x1] [[y0 y1] [-y1 y0]]: [M, 2 K] and [M, 2 N] lie as pairs.
 
-    The left operand and the result are pairs as they lie in memory: [M, 2 K] and [M, 2 N].
+    Args:
+        x: a ``Pair``.
+        right: the parts of the right operand.
+
+    Returns:
+        [.., M, N, 2]
     """
+    re, im = right
+    (*batch, rows, inner), (*others, _, columns) = x.shape, re.shape
+    upper, lower = [[b.reshape(part, (*re.shape, 1)) for part in pair] for pair in ((re, im), (b.neg(im), re))]
+    stacked = [b.reshape(b.cat(row, len(re.shape)), (*others, inner, 1, 2 * columns)) for row in (upper, lower)]
+    matrix = b.reshape(b.cat(stacked, len(others) + 1), (*others, 2 * inner, 2 * columns))
+    made = b.matmul(b.reshape(x.whole, (*batch, rows, 2 * inner)), matrix)
+    return b.reshape(made, (*made.shape[:-1], columns, 2))
 
-    def lower(b: Any, real: DType, x: Any, y: Any) -> Any:
-        op = OPS[name]
-        if not (_is_complex(x) and _is_complex(y)):
-            parts = [_parts(b, real, operand) for operand in (x, y)]
-            (a, b1), (c, d) = parts
-            pairs = [(a, c), (b1, c)] if d is None else [(a, c), (a, d)]
-            return Parts([op.lower(b, *pair) for pair in pairs])  # type: ignore[misc]
-        x, y = x.cast(real), y.cast(real)
-        (*batch, rows, inner), (*others, _, columns) = x.shape, y.shape
-        re, im = y.parts
-        turned = b.cat([b.reshape(part, (*y.shape, 1)) for part in (b.neg(im), re)], len(y.shape))
-        stacked = [b.reshape(part, (*others, inner, 1, 2 * columns)) for part in (y.whole, turned)]
-        right = b.reshape(b.cat(stacked, len(others) + 1), (*others, 2 * inner, 2 * columns))
-        made = b.matmul(b.reshape(x.whole, (*batch, rows, 2 * inner)), right)
-        return Whole((b.reshape(made, (*made.shape[:-1], columns, 2)),))
 
-    return lower
+def _mm(b: Any, real: DType, x: Any, y: Any) -> Any:
+    if _is_complex(x) and _is_complex(y):
+        return Whole((_by_pairs(b, x.cast(real), y.cast(real).parts),))
+    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
+    return Parts((b.matmul(a, c), b.matmul(a if b1 is None else b1, c if d is None else d)))
+
+
+def _mv(b: Any, real: DType, x: Any, y: Any) -> Any:
+    column = y.reshape((*y.shape, 1)) if _is_complex(y) else b.reshape(y, (*y.shape, 1))
+    made = _mm(b, real, x, column)
+    shape = x.shape[:-1]
+    return Whole((b.reshape(made[0], (*shape, 2)),)) if len(made) == 1 else Parts([b.reshape(p, shape) for p in made])
+
+
+def _dot(b: Any, real: DType, x: Any, y: Any) -> Any:
+    return Parts([b.sum(part, (0,)) for part in _mul(b, real, x, y)])
+
+
+def _linear(b: Any, real: DType, x: Any, weight: Any) -> Any:
+    re, im = weight.cast(real).parts
+    return Whole((_by_pairs(b, x.cast(real), (b.permute(re, (1, 0)), b.permute(im, (1, 0)))),))
+
+
+def _linear_with_bias(b: Any, real: DType, bias: Any, x: Any, weight: Any) -> Any:
+    return Whole((b.add(_linear(b, real, x, weight)[0], bias.cast(real).whole),))
 
 
 _TABLE: dict[str, Lowering] = {
@@ -299,6 +324,7 @@ _TABLE: dict[str, Lowering] = {
     "_conj": _conj,
     "conj_physical": _conj,
     "exp": _exp,
+    "log": _log,
     "abs": _abs,
     "angle": _angle,
     "sgn": _sgn,
@@ -313,8 +339,12 @@ _TABLE: dict[str, Lowering] = {
     "linalg_vector_norm": _norm,
     "eq": _eq,
     "ne": _ne,
-    "mm": _product("mm"),
-    "bmm": _product("bmm"),
+    "mm": _mm,
+    "bmm": _mm,
+    "mv": _mv,
+    "dot": _dot,
+    "linear": _linear_with_bias,
+    "linear_nobias": _linear,
 }
 
 
@@ -336,22 +366,23 @@ def complex_lowering(
     makes_complex = outs[0].dtype.is_complex
     if name in _PART_BY_PART:
         indices = _INDEXED.get(name, ())
-        data = [aval for i, aval in enumerate(avals) if i not in indices and aval is not None]
-        fits = makes_complex and all([aval.dtype.is_inexact for aval in data])
+        others = [aval for i, aval in enumerate(avals) if i not in indices and aval is not None]
+        fits = makes_complex and all([aval.dtype.is_inexact for aval in others])
         return found if fits and _lowers(name, tuple(avals), params) else None
     if name in _STRIDED:
-        data = [None if aval is None else real_layout(aval) for aval in avals]
+        data: list[Aval | None] = [None if aval is None else real_layout(aval) for aval in avals]
         is_all = all([aval is None or aval.dtype.is_complex for aval in avals])
         return found if is_all and _real_op(name).has_lowering(data, tuple(map(real_layout, params))) else None
+    if name.startswith("linear"):
+        return found if all([aval is not None and aval.dtype.is_complex for aval in avals]) else None
     if name == "pow_scalar":
         return found if params == (2,) else None
     if name == "linalg_vector_norm":
         return found if params[0] == 2 else None
-    if name == "_to_copy":
-        return found if makes_complex else None
-    return found
+    return found if makes_complex is (name not in _REAL_RESULTS) else None
 
 
+_REAL_RESULTS = frozenset({"abs", "angle", "view_as_real", "eq", "ne"})
 _PART_BY_PART = frozenset(_MOVEMENTS) | frozenset(_INDEXED)
 
 
@@ -361,7 +392,7 @@ def _part_layout(aval: Aval) -> Aval:
 
 def _lowers(name: str, avals: tuple[Aval | None, ...], params: tuple[Any, ...]) -> bool:
     """Whether the real operation has a lowering on the parts."""
-    real = [a if a is None or not a.dtype.is_complex else _part_layout(a) for a in avals]
+    real: list[Aval | None] = [a if a is None or not a.dtype.is_complex else _part_layout(a) for a in avals]
     return _real_op(name).has_lowering(real, tuple([_real_param(x) for x in params]))
 
 

@@ -86,7 +86,6 @@ define(
     numpy=_np_complex,
     vjps=[Vjp(lambda c, g: _real(g)), Vjp(lambda c, g: _imag(g))],
     num_inputs=2,
-    is_complex=True,
     runs_once=True,
 )
 define(
@@ -95,7 +94,6 @@ define(
     numpy=_np_polar,
     vjps=[Vjp(_polar_size_rule, ("out",)), Vjp(_polar_angle_rule, ("out",))],
     num_inputs=2,
-    is_complex=True,
 )
 
 
@@ -166,5 +164,4 @@ define(
     numpy=lambda x: _np_complex(x[..., 0], x[..., 1]),
     vjps=[Vjp(lambda c, g: call("view_as_real", g))],
     is_view=True,
-    is_complex=True,
 )

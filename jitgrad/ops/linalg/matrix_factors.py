@@ -204,7 +204,6 @@ def _eig_rule(c: RuleContext, g: Any, values: Any, vectors: Any) -> Any:
 
 define(
     "linalg_eig", aval=_eig_aval, numpy=_np_eig, vjps=[Vjp(_eig_rule, ("out", "out1"))], checks_reals=True,
-    is_complex=True,
 )  # fmt: skip
 
 

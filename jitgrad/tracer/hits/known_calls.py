@@ -297,7 +297,7 @@ def _note_makes(known: KnownCall, tid: int, nodes: list[TrieNode], given: list[A
     for node, nr, vid in made:
         instr = node.event.instr
         aval = instr.avals[nr]
-        value = MadeValue(vid, aval, bool(instr.requires_grad and aval.dtype.is_floating_point), nr)
+        value = MadeValue(vid, aval, bool(instr.requires_grad and aval.dtype.is_inexact), nr)
         if node.is_view:
             source = instr.inputs[0]
             value.node, value.source, value.argument = node, places.get(source, -1), arguments.get(source, -1)

@@ -157,7 +157,7 @@ def _is_read_in_part(instr: Instr, later: list[Instr]) -> bool:
 
 
 def _has_integers(instr: Instr) -> bool:
-    return any(a is not None and not a.dtype.is_floating_point for a in instr.input_avals)
+    return any(a is not None and not a.dtype.is_inexact for a in instr.input_avals)
 
 
 @once_per_call
