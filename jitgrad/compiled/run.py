@@ -1,6 +1,6 @@
 """Running a compiled segment.
 
-Owns: buffers of one run, and eager steps inside programs.
+Owns: buffers of one run.
 Must not know: how operations run one by one (``interpret.py``).
 In: an ``EndEvent`` and the recorder's buffers. Out: survivors with storages.
 """
@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.abi import EagerStep, NativeStep, Program
-from jitgrad.events import bump
+from jitgrad.compiled.eager_steps import LoadedEagerStep
 from jitgrad.garbage import without_collections
 from jitgrad.lazy import LazyModule
-from jitgrad.ops.aval import Aval
 from jitgrad.probe import probe
 from jitgrad.runtime.native.executor import LoadedStep
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.state import modes_in_use, state
-from jitgrad.tracer.recording.graph import Const, Instr, Segment
+from jitgrad.tracer.recording.graph import Segment
 from jitgrad.tracer.recording.history import EndEvent
 from jitgrad.tracer.recording.keys import FRESH, PENDING, VIEW
 from jitgrad.user_line import let_through
@@ -35,7 +34,7 @@ class LoadedProgram:
 
     Attributes:
         program: as codegen made it.
-        steps: ``LoadedStep`` for native ones, ``EagerStep`` as they are.
+        steps: ``LoadedStep`` for native ones, ``LoadedEagerStep`` for the others.
         temporaries: value ids that only carry data between steps.
         only: the step, if there is one and it is native.
         plan: the ``KnownPlan`` that equal segments take their programs from, Note [Known plans]; or None.
@@ -48,7 +47,9 @@ class LoadedProgram:
         self.plan, self.is_stand_in = plan, is_stand_in
         self.program = program
         self.segment = segment
-        self.steps = [LoadedStep(s) if isinstance(s, NativeStep) else s for s in program.steps]
+        self.steps = [
+            LoadedStep(s) if isinstance(s, NativeStep) else LoadedEagerStep(s, segment) for s in program.steps
+        ]
         first = self.steps[0] if len(self.steps) == 1 else None
         self.only = first if isinstance(first, LoadedStep) else None
         kept = {vid for vid, _ in program.outputs}
@@ -137,7 +138,7 @@ def _run(loaded: LoadedProgram, buffers: dict[int, Any], scalars: list[int | flo
                 break
         else:
             try:
-                _run_eager(step.instr, loaded.segment, buffers, scalars)
+                step.run(buffers, scalars)
             except Exception as error:
                 let_through(error)  # a signal handler's: to run everything again would only take longer
                 buffers.update(aliases)
@@ -174,25 +175,3 @@ def _run_native(
     if status:
         _one_by_one.replay(loaded.segment, buffers, scalars)
     return bool(status)
-
-
-def _run_eager(instr: Instr, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> None:
-    """An operation without a lowering, by its NumPy rule."""
-    bump("fallbacks")
-    arrays = [
-        _operand(x, aval, segment, buffers, scalars) for x, aval in zip(instr.inputs, instr.input_avals, strict=True)
-    ]
-    for vid, result, aval in zip(instr.outputs, _one_by_one.compute(instr, arrays), instr.avals, strict=True):
-        _one_by_one.store(vid, result, segment.stored_aval(vid, aval), buffers)
-
-
-def _operand(x: Any, aval: Aval | None, segment: Segment, buffers: dict[int, Any], scalars: list[int | float]) -> Any:
-    if isinstance(x, Const):
-        return x.value
-    if not isinstance(x, int):
-        return scalars[x.slot]
-    stored = segment.inputs.get(x)
-    if stored is None:
-        assert aval is not None
-        stored = segment.stored_aval(x, aval)
-    return buffers[x].array(stored)

@@ -152,8 +152,10 @@ define(
 
 def _scaled_twins(x: Any, dim: int, extent: int, factor: float) -> Any:
     """Half a spectrum whose elements that stand for two, themselves and their mirror image, are multiplied."""
-    twins = (slice(None),) * (dim % x.ndim) + (slice(1, (extent + 1) // 2),)
-    x[twins] *= x.real.dtype.type(factor)
+    parts = x.view(x.real.dtype) if x.flags.c_contiguous else x  # NumPy takes twice as long for complex numbers
+    width = 2 if parts is not x and dim % x.ndim == x.ndim - 1 else 1
+    twins = (slice(None),) * (dim % x.ndim) + (slice(width, width * ((extent + 1) // 2)),)
+    parts[twins] *= x.real.dtype.type(factor)
     return x
 
 

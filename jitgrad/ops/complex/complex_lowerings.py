@@ -196,6 +196,17 @@ def _log(b: Any, real: DType, x: Any) -> Any:
     return Parts((b.log(_abs(b, real, x)), _angle(b, real, x)))
 
 
+def _update(op: Op) -> Lowering:
+    """An optimizer's update: the parts are parameters of their own."""
+
+    def lower(b: Any, real: DType, *args: Any) -> Any:
+        assert op.lower is not None
+        found = op.lower(b, *[x.whole if _is_complex(x) else x for x in args])
+        return tuple([Whole((x,)) for x in found]) if isinstance(found, tuple | list) else Whole((found,))
+
+    return lower
+
+
 # --- between real and complex ---
 
 
@@ -230,6 +241,12 @@ def _to_copy(b: Any, real: DType, x: Any, *params: Any) -> Any:
         return Parts(x.cast(real).parts)
     x = b.cast(x, real)
     return Parts((x, b.const(0.0, real, x.shape)))
+
+
+def _copy(b: Any, real: DType, x: Any, source: Any) -> Any:
+    re, im = _parts(b, real, source)
+    zero = b.const(0.0, real)
+    return Parts([b.expand(part, x.shape) for part in (re, zero if im is None else im)])
 
 
 def _constant(value: float) -> Lowering:
@@ -333,6 +350,9 @@ _TABLE: dict[str, Lowering] = {
     "view_as_real": lambda b, real, x: x.whole,
     "view_as_complex": lambda b, real, x: Whole((x,)),
     "_to_copy": _to_copy,
+    "copy": _copy,
+    "fill": _copy,
+    "zero": _constant(0.0),
     "zeros_like": _constant(0.0),
     "ones_like": _constant(1.0),
     "full": _full,
@@ -360,6 +380,9 @@ def complex_lowering(
         outs: of the results.
         params: its static parameters.
     """
+    op = _real_op(name)
+    if op.is_update and op.lower is not None:
+        return _update(op) if all([x.dtype is outs[0].dtype for x in avals if x is not None]) else None
     found = _TABLE.get(name)
     if found is None:
         return None

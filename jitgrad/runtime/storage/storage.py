@@ -99,6 +99,11 @@ class Storage(StorageBase):
         storage: Storage = noted_storage(array, _over(array))
         return storage
 
+    @staticmethod
+    def over(array: np.ndarray[Any, Any]) -> Storage:
+        """A storage of the memory of an array that nobody else knows, or will know."""
+        return _over(array)
+
     def array(self, aval: Aval) -> np.ndarray[Any, Any]:
         """A writable NumPy view laid out as ``aval``; it keeps the storage alive. RuntimeError if it is too small."""
         dtype = aval.dtype
