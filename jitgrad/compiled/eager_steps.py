@@ -12,9 +12,7 @@ from typing import Any
 from jitgrad.abi import EagerStep
 from jitgrad.compiled.interpret import Buffers, Numbers, compute, store
 from jitgrad.events import bump
-from jitgrad.ops.aval import row_major
 from jitgrad.probe import probe
-from jitgrad.runtime.eager.numpy_rule import is_own
 from jitgrad.runtime.eager.plan import EagerPlan, find_plan
 from jitgrad.runtime.storage.storage import Storage
 from jitgrad.tracer.recording.graph import Const, RuntimeScalar, Segment
@@ -55,8 +53,8 @@ class LoadedEagerStep:
         plan = self._found_plan(arrays) if probe.session is None else None
         results = compute(instr, arrays) if plan is None else [plan.run_anyhow(self._constants(plan, arrays))]
         for vid, result, aval in zip(instr.outputs, results, self._layouts, strict=True):
-            is_small = aval.nbytes < _LARGE and vid not in buffers
-            if is_small and aval.is_contiguous and is_own(result, row_major(aval), arrays):
+            is_small = aval.is_contiguous and aval.nbytes < _LARGE
+            if is_small and vid not in buffers and result.flags.c_contiguous:  # nobody else knows its memory
                 buffers[vid] = Storage.over(result)
             else:
                 store(vid, result, aval, buffers)

@@ -67,7 +67,7 @@ _USERS_WORD = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABL
 
 
 def _keep_heap() -> None:
-    """Have glibc keep what NumPy gives back, Note [Kept heap]. What the user has said of it in the environment stays."""
+    """Have glibc keep what NumPy gives back, Note [Kept heap]; not if the environment says otherwise."""
     tune = getattr(_libc, "mallopt", None)
     if tune is not None and not any([name in os.environ for name in _USERS_WORD]):
         tune(_M_MMAP_THRESHOLD, _HEAP_BLOCK)

@@ -50,7 +50,9 @@ def enough_for(history: History, vid: int, demand: Within) -> list[Need] | None:
         if known is not None and need.low <= known[0] and known[1] <= need.high:
             continue
         rule = _of_first if _only_moves(instr) else None if nr else _RULES.get(instr.op.name)
-        found = None if rule is None else rule(instr, need)
+        found = _counted_from_the_end(history, instr, need)
+        if found is None and rule is not None:
+            found = rule(instr, need)
         if found is None:
             return None
         open_needs += found
@@ -132,6 +134,22 @@ def _is_value(x: Any) -> bool:
 
 
 _of_first = _of(0)
+
+
+def _counted_from_the_end(history: History, instr: Instr, need: Need) -> list[Need] | None:
+    """Of ``where(x < 0, x + number, x)``, as negative indices are taken: x may also be as much below."""
+    if instr.op.name != "where":
+        return None
+    condition, wrapped, x = instr.inputs
+    if not (_is_value(condition) and _is_value(wrapped) and _is_value(x)):
+        return None
+    is_less, added = history.defs.get(condition), history.defs.get(wrapped)
+    if is_less is None or added is None or (is_less[0].op.name, added[0].op.name) != ("lt", "add"):
+        return None
+    number = _number(added[0], 1)
+    if is_less[0].inputs[0] != x or added[0].inputs[0] != x or _number(is_less[0], 1) != 0 or number is None:
+        return None
+    return [Need(x, need.low - number, need.high)] if need.low <= 0 <= number <= need.high else None
 
 
 def _affine(a: int, b: int) -> Callable[[Need, int], tuple[int, int]]:
