@@ -18,7 +18,7 @@ from jitgrad import events
 from jitgrad.compiled.backward import backward as backward_module
 
 __all__ = [
-    "ANOMALY", "ARGUMENTS", "COMPLEX", "HOOKED", "HOOKED_LEAF", "MISSED_WRITE", "MODES", "NO_LOWERING", "OUTSIDE",
+    "ANOMALY", "ARGUMENTS", "HOOKED", "HOOKED_LEAF", "MISSED_WRITE", "MODES", "NO_LOWERING", "OUTSIDE",
     "SPARSE_GRAD", "UNRECORDABLE", "VIRTUAL", "Mode", "Shown", "cpu_and",
 ]  # fmt: skip
 
@@ -33,7 +33,6 @@ UNRECORDABLE = "a rule that cannot be recorded"
 
 # why operations run eagerly
 MISSED_WRITE = "A graph would miss the write, so it is done on the real memory."
-COMPLEX = "Complex numbers, and views of their parts, have no place in a trace."
 NO_LOWERING = "The operation has no kernel: its NumPy rule runs."
 VIRTUAL = "Operations on a virtual device are its stream's, and run at once."
 

@@ -116,7 +116,7 @@ class Explanation:
         segments: one report per segment, in order.
         counters: how much each counter of ``jitgrad.stats()`` rose.
         outside: operation -> how often it ran eagerly, because a trace has no place for its operands or results:
-            complex numbers, or tensors on another device.
+            tensors on another device, sparse ones.
         changes: where the call left the path of the call before, and how: the reason of its misses.
         name: of the function.
         engine_runs: why the engine ran a backward node by node, with the line -> how often.
@@ -178,7 +178,7 @@ class Explanation:
         parts += [f"segment {nr}\n{report}" for nr, report in enumerate(self.segments)]
         if self.outside:
             names = ", ".join(f"{name} {times}" if times > 1 else name for name, times in self.outside.items())
-            parts.append(f"outside the trace, run eagerly (complex numbers, other devices): {names}")
+            parts.append(f"outside the trace, run eagerly (other devices, sparse): {names}")
         parts.append("counters " + ", ".join(f"{k}={v}" for k, v in self.counters.items() if v))
         return "\n".join(parts)
 

@@ -222,7 +222,7 @@ def causes_of(calls: WarmCalls) -> list[str]:
         )
     if calls.counters.get("fallbacks") and not calls.misses:
         names = ", ".join(name for name, _ in calls.outside.most_common(_MAX_LINES))
-        which = f"the most frequent outside of the trace (complex, sparse, on other devices): {names}" if names else (
+        which = f"the most frequent outside of the trace (sparse, on other devices): {names}" if names else (
             "jitgrad.explain(step, ...) names them"
         )
         found.append(f"NO KERNEL: {calls.per_call('fallbacks'):.3g} operations per call ran by NumPy's rules; {which}.")

@@ -17,11 +17,6 @@ from complex_cases import CASES  # noqa: E402
 
 import jitgrad  # noqa: E402
 
-COMPLEX = "Complex numbers have no kernels: a trace leaves them to eager execution."
-OUTSIDE = "a graph that began outside the step"
-ALONE = "Nothing of the step is real."
-pytestmark = [pytest.mark.row(fallbacks=COMPLEX, engine=OUTSIDE, no_launch=ALONE)]
-
 _rng = np.random.default_rng(5)
 REAL = [_rng.uniform(0.5, 1.5, (3, 3)) for _ in range(2)]
 COMPLEX_NUMBERS = [_rng.uniform(0.5, 1.5, (3, 3)) + 1j * _rng.uniform(-1.5, 1.5, (3, 3)) for _ in range(2)]
@@ -155,7 +150,9 @@ def test_prints_as_pytorch(make: Callable[[Any], Any]) -> None:
     assert repr(make(jitgrad)).replace("jitgrad", "torch") == repr(make(torch))
 
 
-def test_explain_names_what_runs_outside() -> None:
+def test_complex_operations_join_the_kernels_of_real_ones() -> None:
+    """What is computed of complex numbers between real ones is part of one kernel."""
+
     @jitgrad.compile
     def step(x: Any) -> Any:
         z = jitgrad.complex(x * 2, x)
@@ -164,7 +161,17 @@ def test_explain_names_what_runs_outside() -> None:
     x = jitgrad.ones(3)
     for _ in range(3):
         found = jitgrad.explain(step, x)
-    assert found.outside == dict.fromkeys(("complex", "mul", "view_as_real", "select", "add"), 1)
-    assert found.counters["fallbacks"] == 5 and found.counters["launches"] == 1
-    assert "complex numbers" in str(found)
+    assert not found.outside and found.counters["launches"] == 1
     assert found.result.tolist() == [4.0] * 3
+
+
+def test_explain_names_what_has_no_lowering() -> None:
+    @jitgrad.compile
+    def step(x: Any) -> Any:
+        return (jitgrad.complex(x * 2, x).tanh() * 2).real
+
+    x = jitgrad.ones(3)
+    for _ in range(3):
+        found = jitgrad.explain(step, x)
+    assert found.counters["fallbacks"] == 1 and len(found.segments) == 1
+    assert "1 operations ran by NumPy: tanh" in str(found)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modes import COMPLEX, HOOKED, NO_LOWERING, OUTSIDE, UNRECORDABLE, Mode
+from modes import HOOKED, NO_LOWERING, OUTSIDE, UNRECORDABLE, Mode
 
 import jitgrad
 from jitgrad import functions
@@ -137,9 +137,7 @@ def _is_differentiable(name: str, position: int) -> bool:
 @pytest.mark.parametrize(("name", "sample"), _smooth())
 def test_gradcheck_at_random_points(name: str, sample: Sample, mode: Mode) -> None:
     op, rng = OPS[name], np.random.default_rng(2)
-    if op.name == "view_as_complex":
-        mode.states(fallbacks=COMPLEX, no_launch=COMPLEX)
-    elif op.has_base or op.name == "detach":
+    if op.has_base or op.name == "detach":
         mode.states(no_launch="A view is another look at the memory.")
     elif name in ("cumprod", "cummax", "cummin") and not sample.inputs[0].size:
         mode.states(no_launch="There is nothing to walk.")

@@ -340,6 +340,21 @@ def _slice_of_const(b: Builder, v: Value) -> Value | None:
     return b.expand(x.srcs[0], v.shape) if x.op == "expand" and x.srcs[0].shape == () else None
 
 
+def _slice_of_cat(b: Builder, v: Value) -> Value | None:
+    """One of several that were put side by side: the real part of a complex value, Note [Complex values]."""
+    x, (starts, steps) = v.srcs[0], v.params
+    if x.op != "cat":
+        return None
+    dim = x.params
+    extents = [s.shape[dim] for s in x.srcs] + [v.shape[dim]]
+    if any([type(n) is not int or n != 1 for n in extents]) or type(starts[dim]) is not int:
+        return None
+    part = x.srcs[starts[dim]]
+    starts = (*starts[:dim], 0, *starts[dim + 1 :])
+    stops = tuple([start + n * step for start, n, step in zip(starts, v.shape, steps, strict=True)])
+    return b.slice(part, starts, stops, (*steps[:dim], 1, *steps[dim + 1 :]))
+
+
 def _flips(v: Value, dim: int) -> bool:
     """Whether ``v`` is its operand, backwards along ``dim``."""
     starts = tuple([n - 1 if d == dim else 0 for d, n in enumerate(v.shape)])
@@ -392,7 +407,11 @@ SIMPLIFY: dict[str, tuple[Rule, ...]] = {
     "reshape": (Rule("same shape", _same_shape), Rule("reshape of reshape", _reshape)),
     "expand": (Rule("same shape", _same_shape), Rule("expand of expand", _expand)),
     "permute": (Rule("permute of permute", _permute),),
-    "slice": (Rule("slice of a constant", _slice_of_const), Rule("flipped scan, flipped", _flipped_scan)),
+    "slice": (
+        Rule("slice of a constant", _slice_of_const),
+        Rule("flipped scan, flipped", _flipped_scan),
+        Rule("one of several side by side", _slice_of_cat),
+    ),
     "reduce_sum": _reduce_rules,
     "reduce_max": _reduce_rules,
     "reduce_min": _reduce_rules,

@@ -10,16 +10,17 @@ all lowerings, and a number is a number. A result that is complex is ``Parts`` o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jitgrad.dtypes import DType
+from jitgrad.dtypes import DType, float64
 from jitgrad.ops.aval import Aval, make_aval
 from jitgrad.ops.complex.complex_numbers import real_layout
 from jitgrad.ops.table import OPS, Op
 from jitgrad.ops.views.strided import COPY_SLICES
 
-__all__ = ["Parts", "complex_lowering"]
+__all__ = ["complex_lowering", "table"]
 
 Lowering = Callable[..., Any]
 
@@ -180,20 +181,40 @@ def _conj(b: Any, real: DType, x: Any) -> Any:
     return Parts((re, b.neg(im)))
 
 
-def _square(b: Any, real: DType, x: Any, exponent: Any) -> Any:
-    parts = _parts(b, real, x)
-    return _times(b, parts, parts)
+_POWERS = (1, 2, 3, 4)
+"""Exponents that are products, as in NumPy and PyTorch."""
+
+
+def _pow(b: Any, real: DType, x: Any, exponent: Any) -> Any:
+    parts = x.cast(real).parts
+    square = _times(b, parts, parts)
+    return (Parts(parts), square, _times(b, square, parts), _times(b, square, square))[int(exponent) - 1]
 
 
 def _exp(b: Any, real: DType, x: Any) -> Any:
+    """e^re (cos im + i sin im), with the values of C's ``cexp`` where an operand is infinite or NaN."""
     re, im = x.parts
-    size, zero = b.exp(re), b.const(0.0, real)
+    high, shift = (700.0, 350.0) if real is float64 else (80.0, 40.0)
+    zero, infinity, limit = (b.const(value, real) for value in (0.0, math.inf, high))
+    is_high = b.lt(limit, re)  # there the exponential may be infinite, and its product with a small sine is not
+    size = b.exp(b.where(is_high, b.sub(re, b.const(shift, real)), re))
+    scale = b.where(is_high, b.const(math.exp(shift), real), b.const(1.0, real))
+    cosine, sine = b.cos(im), b.sin(im)
+    is_lost = b.and_(b.eq(re, infinity), b.isnan(cosine))
+    vanishes = b.eq(size, zero)
+    parts = [b.where(vanishes, zero, b.mul(b.mul(size, wave), scale)) for wave in (cosine, sine)]
     # a real number stays one, also where its exponential is infinite
-    return Parts((b.mul(size, b.cos(im)), b.where(b.eq(im, zero), im, b.mul(size, b.sin(im)))))
+    return Parts((b.where(is_lost, infinity, parts[0]), b.where(b.eq(im, zero), im, parts[1])))
 
 
 def _log(b: Any, real: DType, x: Any) -> Any:
-    return Parts((b.log(_abs(b, real, x)), _angle(b, real, x)))
+    """log |z| + i angle, also where |z| is beyond the largest number."""
+    re, im = x.parts
+    is_high = b.lt(b.const(1e307 if real is float64 else 1e38, real), b.max(b.abs(re), b.abs(im)))
+    scale = b.where(is_high, b.const(0.25, real), b.const(1.0, real))
+    size = OPS["hypot"].lower(b, b.mul(re, scale), b.mul(im, scale))  # type: ignore[misc]
+    back = b.where(is_high, b.const(math.log(4.0), real), b.const(0.0, real))
+    return Parts((b.add(b.log(size), back), _angle(b, real, x)))
 
 
 def _update(op: Op) -> Lowering:
@@ -337,7 +358,8 @@ _TABLE: dict[str, Lowering] = {
     "mul": _mul,
     "div": _div,
     "reciprocal": _reciprocal,
-    "pow_scalar": _square,
+    "pow": _pow,
+    "pow_scalar": _pow,
     "_conj": _conj,
     "conj_physical": _conj,
     "exp": _exp,
@@ -351,7 +373,6 @@ _TABLE: dict[str, Lowering] = {
     "view_as_complex": lambda b, real, x: Whole((x,)),
     "_to_copy": _to_copy,
     "copy": _copy,
-    "fill": _copy,
     "zero": _constant(0.0),
     "zeros_like": _constant(0.0),
     "ones_like": _constant(1.0),
@@ -368,6 +389,11 @@ _TABLE: dict[str, Lowering] = {
 }
 
 
+def table() -> tuple[str, ...]:
+    """Names of the operations that have rows here."""
+    return tuple(_TABLE)
+
+
 def complex_lowering(
     name: str, inputs: Sequence[Any], avals: Sequence[Aval | None], outs: Sequence[Aval], params: tuple[Any, ...]
 ) -> Lowering | None:
@@ -375,7 +401,7 @@ def complex_lowering(
 
     Args:
         name: of the operation.
-        inputs: its operands; numbers are what they are.
+        inputs: its operands; a number that is a constant has a ``value``.
         avals: of the operands; None for numbers.
         outs: of the results.
         params: its static parameters.
@@ -398,8 +424,10 @@ def complex_lowering(
         return found if is_all and _real_op(name).has_lowering(data, tuple(map(real_layout, params))) else None
     if name.startswith("linear"):
         return found if all([aval is not None and aval.dtype.is_complex for aval in avals]) else None
-    if name == "pow_scalar":
-        return found if params == (2,) else None
+    if name in ("pow", "pow_scalar"):
+        exponent = params[0] if name == "pow_scalar" else getattr(inputs[1], "value", None)
+        is_product = avals[0] is not None and avals[0].dtype.is_complex and exponent in _POWERS
+        return found if is_product and not isinstance(exponent, complex) else None
     if name == "linalg_vector_norm":
         return found if params[0] == 2 else None
     return found if makes_complex is (name not in _REAL_RESULTS) else None

@@ -54,8 +54,12 @@ AVALS: dict[str, Any] = {
 
 
 def _np_sgn(x: Any) -> Any:
+    """Part by part: NumPy divides by a real number as by a complex one, which overflows early."""
     size = np.abs(x)
-    return np.where(size == 0, x.dtype.type(0), x / np.where(size == 0, size.dtype.type(1), size))
+    divisor = np.where(size == 0, size.dtype.type(1), size)
+    out = np.empty_like(x)
+    out.real, out.imag = (np.where(size == 0, size.dtype.type(0), part / divisor) for part in (x.real, x.imag))
+    return out
 
 
 def _np_var(x: Any, dim: Dim, correction: float, keepdim: bool) -> Any:

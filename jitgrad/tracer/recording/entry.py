@@ -63,8 +63,7 @@ class Entry:
         A view whose base has been written in this call reads the base as it is now.
 
         Raises:
-            ElsewhereError: it is not on the CPU, complex or a part of what is complex, or a view that differentiable
-                operations refuse.
+            ElsewhereError: it is not on the CPU, or a view that differentiable operations refuse.
         """
         recorder = self._recorder
         if tensor._tid == -recorder.tid:
@@ -76,8 +75,6 @@ class Entry:
         storage = tensor._storage
         if tensor._aval.device is not CPU:
             raise ElsewhereError(f"a tensor on {tensor._aval.device} has no place in a trace")
-        if tensor._base is not None and tensor._base._aval.dtype is not tensor._aval.dtype:
-            raise ElsewhereError("a view of parts of complex numbers has no place in a trace")
         if storage is None:
             raise JitgradError(STILL_RECORDED)
         # the property, for a view: a write may have brought its base into the graph
