@@ -103,8 +103,11 @@ class Handler:
         """Run what has been recorded so far."""
         self.refuse("the end of a segment")
 
-    def shares(self, tensor: Any, owner: Any) -> None:
-        """Somebody may write to the tensor's memory, unseen, as long as ``owner`` lives; Note [Shared memory]."""
+    def shares(self, tensor: Any, owner: Any, is_new: bool = False) -> None:
+        """Somebody may write to the tensor's memory, unseen, as long as ``owner`` lives; Note [Shared memory].
+
+        ``is_new``: no other tensor has had this memory.
+        """
 
     def adopt(self, handle: Any) -> None:
         """A second handle on one of the handler's values was made (``handle._tid == tid``)."""

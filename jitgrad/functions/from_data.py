@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jitgrad.array_storages import STORAGES
 from jitgrad.dtypes import (
     INTEGER,
     DType,
@@ -90,9 +91,10 @@ def from_numpy(ndarray: Any) -> Any:
     if not ndarray.flags.writeable:
         raise ValueError("the given NumPy array is not writable; share a writable one, or copy it with tensor()")
     aval = make_aval(ndarray.shape, dtype, tuple(s // dtype.itemsize for s in ndarray.strides))
+    is_new = ndarray.base is None and id(ndarray) not in STORAGES
     tensor = new_tensor(aval, Storage.from_array(ndarray), ndarray)
     if state.handler is not None:
-        state.handler.shares(tensor, tensor)
+        state.handler.shares(tensor, tensor, is_new)
     return tensor
 
 

@@ -248,9 +248,10 @@ class Recorder(RecorderState):
         """See ``Picks.note``."""
         self.picked.note(part, whole, read, write)
 
-    def shares(self, tensor: Any, owner: Any) -> None:
+    def shares(self, tensor: Any, owner: Any, is_new: bool = False) -> None:
         """See ``Handler.shares``: what is pending must have read the memory, and what follows must read it in time."""
-        self.flush()
+        if not is_new:
+            self.flush()
         share(self, tensor, owner)
 
     def read(self, tensor: Any) -> None:

@@ -11,8 +11,9 @@ Must not know: which function has handed out the memory.
 # among its operands or targets ends its segment at once. Example: in ``a = x.detach().numpy(); y = x * 2; a[...] = 7``,
 # the product runs before the assignment. Operations on other tensors are recorded as ever.
 # The base of an array that ``numpy()`` returns is a ``Share``, and so is, on some way, the base of its views: when the
-# ``Share`` has died, nobody can write any more. Of an array that Python made itself nobody knows that; there the tensor
-# counts.
+# ``Share`` has died, nobody can write any more. Of an array that Python made itself the tensor counts, unless the
+# references tell that nobody else holds the array, as in ``from_numpy(rng.random(8))``: then this handler steps aside
+# at the first operation. An array whose memory no tensor had before ends no segment when it comes.
 # Arrays from before the call are not looked for: that would cost a look at every input of every call.
 """
 
@@ -22,6 +23,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
+from jitgrad.cpython.liveness import ONE_LOCAL, references
 from jitgrad.handler import ForwardingHandler
 from jitgrad.state import state, switch_handler
 from jitgrad.tensor_base import TensorBase
@@ -66,7 +70,11 @@ class SharedMemoryHandler(ForwardingHandler):
 
     def _is_shared(self, operands: Iterable[Any]) -> bool:
         """Whether one of the operands is in shared memory. If none is left anywhere, this handler steps aside."""
-        self._owners = [(owner, storage) for owner, storage in self._owners if owner() is not None]
+        self._owners = [
+            (owner, storage)
+            for owner, storage in self._owners
+            if owner() is not None and not _is_out_of_reach(owner(), storage)
+        ]
         if not self._owners:
             if state.handler is self:
                 switch_handler(self._behind)
@@ -115,3 +123,11 @@ class SharedMemoryHandler(ForwardingHandler):
         switch_handler(self._behind)
         self._behind.saved_hooks_changed()
         self._behind = switch_handler(self)
+
+
+def _is_out_of_reach(owner: Any, storage: Any) -> bool:
+    """Whether an array that a tensor was made of is held by the tensor and its storage alone."""
+    array = storage.owner
+    if not isinstance(owner, TensorBase) or type(array) is not np.ndarray or array.base is not None:
+        return False
+    return references(array) <= ONE_LOCAL + 1 + (owner._array is array)

@@ -10,6 +10,7 @@ import pytest
 from modes import Mode
 
 import jitgrad as jg
+from jitgrad.cpython.liveness import counts_references
 
 torch = pytest.importorskip("torch", reason="parity tests compare with PyTorch")
 
@@ -216,3 +217,42 @@ def test_operations_on_other_memory_are_recorded_as_ever() -> None:
     before = jg.stats()["segments"]
     step(x, y)
     assert jg.stats()["segments"] - before == 2
+
+
+def test_an_array_that_nobody_else_holds_ends_no_segment() -> None:
+    """Data that a step makes of a temporary array is data like any other: one segment, and the next ones, too."""
+
+    @jg.compile
+    def step(x: Any) -> Any:
+        y = x * 2
+        z = jg.from_numpy(np.full(3, 5.0, np.float32))
+        return (y * z + z).exp().sum()
+
+    x = jg.ones(3)
+    for _ in range(3):
+        before = jg.stats()["segments"]
+        assert float(step(x)) == pytest.approx(3 * np.exp(15.0), rel=1e-5)
+        assert not counts_references or jg.stats()["segments"] == before + 1
+
+
+def test_an_array_that_somebody_holds_may_be_written() -> None:
+    kept: list[Any] = []
+
+    def make() -> Any:
+        kept.append(np.full(3, 5.0, np.float32))
+        return kept[-1]
+
+    @jg.compile
+    def step(x: Any, view: bool) -> Any:
+        z = jg.from_numpy(make())
+        inside = kept[-1][1:] if view else kept[-1]
+        if view:
+            kept.clear()
+        y = x * z
+        inside[...] = 7
+        return y, z * x
+
+    for view in (False, True, False, True, False, True):
+        y, z = step(jg.ones(3), view)
+        assert y.tolist() == [5.0] * 3
+        assert z.tolist() == ([5.0, 7.0, 7.0] if view else [7.0] * 3)
