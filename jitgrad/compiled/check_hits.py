@@ -26,7 +26,7 @@ from jitgrad.tracer.hits.front_hits import FrontRow, form_of
 from jitgrad.tracer.hits.hits import MISSED
 from jitgrad.tracer.recorder import Recorder
 from jitgrad.tracer.recording.numbers import FITTED
-from jitgrad.tracer.recording.shape_rules import out_avals_of
+from jitgrad.tracer.recording.shape_rules import out_avals_of, recorded_op
 
 __all__ = ["checked", "checked_front", "why_wrong"]
 
@@ -80,7 +80,7 @@ def why_wrong(recorder: Any, op: Op, args: tuple[Any, ...], out: Any) -> str:
             return f"operand {found!r}, the path's is {want!r}"
     if node.params != params:
         return f"params {params!r}, the path's are {node.params!r}"
-    (aval,), _ = out_avals_of(op, inputs, params)
+    (aval,), _ = out_avals_of(recorded_op(op, inputs), inputs, params)
     if (out._aval.shape, out._aval.dtype) != (aval.shape, aval.dtype):
         return f"the result is {out._aval!r}, the shape rule says {aval!r}"
     return ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from jitgrad.abi import EagerStep, NativeStep, Program
-from jitgrad.compiled.eager_steps import LoadedEagerStep
 from jitgrad.garbage import without_collections
 from jitgrad.lazy import LazyModule
 from jitgrad.probe import probe
@@ -26,6 +25,7 @@ from jitgrad.version_counter import new_version
 __all__ = ["LoadedProgram", "run_end", "run_program"]
 
 _timed: Any = LazyModule("jitgrad.compiled.timed_kernels")
+_eager_steps: Any = LazyModule("jitgrad.compiled.eager_steps")  # few segments have one
 _one_by_one: Any = LazyModule("jitgrad.compiled.interpret")  # few segments run operation by operation
 
 
@@ -48,7 +48,8 @@ class LoadedProgram:
         self.program = program
         self.segment = segment
         self.steps = [
-            LoadedStep(s) if isinstance(s, NativeStep) else LoadedEagerStep(s, segment) for s in program.steps
+            LoadedStep(s) if isinstance(s, NativeStep) else _eager_steps.LoadedEagerStep(s, segment)
+            for s in program.steps
         ]
         first = self.steps[0] if len(self.steps) == 1 else None
         self.only = first if isinstance(first, LoadedStep) else None

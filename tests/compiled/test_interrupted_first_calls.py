@@ -23,6 +23,7 @@ from jitgrad.codegen import pipeline
 from jitgrad.codegen.llvm import object_cache
 from jitgrad.compiled import interpret
 from jitgrad.compiled.backward import backward, rule_sweep, rule_templates
+from jitgrad.runtime.eager.plan import EagerPlan
 from jitgrad.state import state, switch_handler
 
 ROOT = Path(jg.__file__).parent
@@ -216,7 +217,7 @@ def test_a_timeout_in_an_operation_without_a_kernel_is_raised_at_once(monkeypatc
     wanted = [step(jg.ones(3)).item() for _ in range(3)][-1]
     with monkeypatch.context() as patch:
         patch.setattr(interpret, "_interpret", lambda *_: pytest.fail("it ran again"))
-        _Timeout(patch, interpret, "compute")
+        _Timeout(patch, EagerPlan, "run_anyhow")
         with pytest.raises(TimeoutError, match="too late"):
             step(jg.ones(3))
     assert step(jg.ones(3)).item() == wanted

@@ -7,8 +7,8 @@ Must not know: Tensor, graphs, kernels.
 # ~~~~~~~~~~~~~~~~~~~~
 # The operation table is written for real numbers. An ``EagerPlan`` for a complex input, tensor or number, takes the
 # operation's *complex form* instead: an ``Op`` of the same name, whose shape rule is the same, whose NumPy rule is the
-# same unless a row below has another. A trace records the form, too (``form_of`` in ``shape_rules.py``); what it lowers
-# to is in ``complex_lowerings.py``, Note [Complex values]. What has no form here is refused for complex operands.
+# same unless a row below has another. A trace records the form, too (``recorded_op`` in ``shape_rules.py``); what it
+# lowers to is in ``complex_lowerings.py``, Note [Complex values]. What has no form is refused for complex operands.
 #
 # A gradient is PyTorch's: dL/dRe + i dL/dIm. With it, the derivative of a holomorphic function f is multiplication by
 # the conjugate of f'. The rules of the table multiply by f'. So a form conjugates: ``conj(rule(conj(gradient)))`` is

@@ -192,7 +192,7 @@ def _pow(b: Any, real: DType, x: Any, exponent: Any) -> Any:
 
 
 def _exp(b: Any, real: DType, x: Any) -> Any:
-    """e^re (cos im + i sin im), with the values of C's ``cexp`` where an operand is infinite or NaN."""
+    """e^re (cos im + i sin im), with the values of C's function where an operand is infinite or NaN."""
     re, im = x.parts
     high, shift = (700.0, 350.0) if real is float64 else (80.0, 40.0)
     zero, infinity, limit = (b.const(value, real) for value in (0.0, math.inf, high))

@@ -1,7 +1,7 @@
 """Shape rules, for events recorded for the first time.
 
 Owns: ``out_avals_of``, ``known_avals`` (the same, remembered), ``Kind`` (what else follows from the operands' kinds),
-``form_of``, ``has_no_place``, and ``name_line``.
+``recorded_op``, ``has_no_place``, and ``name_line``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from jitgrad.tensor_base import TensorBase
 from jitgrad.tracer.recording.trie import DETACHED, SEVERAL, TRACKED, UNTRACKED, ViewKind
 from jitgrad.user_line import user_line
 
-__all__ = ["Kind", "form_of", "has_no_place", "kind_key", "kind_of", "kinds", "known_avals", "known_kind",
-           "name_line", "out_avals_of"]  # fmt: skip
+__all__ = ["Kind", "has_no_place", "kind_key", "kind_of", "kinds", "known_avals", "known_kind", "name_line",
+           "out_avals_of", "recorded_op"]  # fmt: skip
 
 _AS_STRIDED = OPS["as_strided"]
 _FORMS = LazyModule("jitgrad.ops.complex.complex_forms")
@@ -132,12 +132,12 @@ def known_kind(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind
 def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
     """Shape rule and graph membership. Raises what the shape rule raises."""
     if current_env() is not None:  # symbolic extents are no keys
-        own = form_of(op, inputs)
+        own = recorded_op(op, inputs)
         return _kind(own, inputs, params, *out_avals_of(own, inputs, params), own is not op)
     found = known_kind(op, inputs, params)
     if found is not None:
         return found
-    own = form_of(op, inputs)
+    own = recorded_op(op, inputs)
     found = _kind(own, inputs, params, *known_avals(own, inputs, params), own is not op)
     try:
         if len(kinds) >= _MAX_KNOWN:
@@ -151,7 +151,7 @@ def kind_of(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Kind:
 def _kind(
     op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...], avals: tuple[Aval, ...], several: bool, is_form: bool
 ) -> Kind:
-    """What follows from the operands' kinds, and from the shape rule's answer. ``is_form``: see ``form_of``."""
+    """What follows from the operands' kinds, and from the shape rule's answer. ``is_form``: see ``recorded_op``."""
     needs = tuple([isinstance(x, TensorBase) and x._requires_grad for x in inputs])
     joins = True in needs and state.grad_enabled and bool(op.vjps) and any(a.dtype.is_inexact for a in avals)
     in_avals = _avals_of(op, inputs)
@@ -210,7 +210,7 @@ def has_no_place(op: Op, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> bo
     return op is _AS_STRIDED and not is_inside(inputs[0]._aval, *params)
 
 
-def form_of(op: Op, inputs: tuple[Any, ...]) -> Op:
+def recorded_op(op: Op, inputs: tuple[Any, ...]) -> Op:
     """The operation, or its complex form where an operand is complex. Raises what is refused for complex numbers."""
     for x in inputs:
         if x._aval.dtype.is_complex if isinstance(x, TensorBase) else type(x) is complex:
