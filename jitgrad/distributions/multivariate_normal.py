@@ -20,8 +20,18 @@ _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
 
 
 def squared_distance(scale_tril: Any, difference: Any) -> Any:
-    """Mahalanobis' distance, squared: of ``L^-1 d``, for [*, n, n] and [*, n]."""
-    return linalg.solve(scale_tril.tril(), difference.unsqueeze(-1)).squeeze(-1).pow(2).sum(-1)
+    """Mahalanobis' distance, squared: of ``L^-1 d``, for [*, n, n] and [*, n].
+
+    What one matrix serves is a right side of many columns, as in PyTorch's ``_batch_mahalanobis``.
+    """
+    batch, n = scale_tril.shape[:-2], scale_tril.shape[-1]
+    outer = difference.shape[: difference.ndim - 1 - len(batch)]
+    if difference.shape != (*outer, *batch, n) or not outer:
+        solved = linalg.solve_triangular(scale_tril, difference.unsqueeze(-1), upper=False)
+        return solved.squeeze(-1).pow(2).sum(-1)
+    columns = difference.reshape(math.prod(outer), *batch, n).movedim(0, -1)
+    distances = linalg.solve_triangular(scale_tril, columns, upper=False).pow(2).sum(-2)
+    return distances.movedim(-1, 0).reshape(*outer, *batch)
 
 
 def scale_tril_of_precision(precision: Any) -> Any:
