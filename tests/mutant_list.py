@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant import Mutant
 from mutant import mutants_in as _in
 from mutants_of_calls import CALL_MUTANTS
+from mutants_of_complex import COMPLEX_MUTANTS
 from mutants_of_engine import ENGINE_MUTANTS
 from mutants_of_growth import GROWTH_MUTANTS
 from mutants_of_shapes import SHAPES_MUTANTS
@@ -557,4 +558,4 @@ MUTANTS = [*_CONTEXTS, *_TURNS, *_HANDLER, *ENGINE_MUTANTS, *_EAGER, *_CODEGEN, 
            *_TRACER, *_AUTOGRAD, *_RANDOM, *_IN_AND_OUT, *_SHORT_DTYPES, *_OUTSIDE_ROWS, *_PARTS_OF_LOOPS,
            *_FIRST_CALLS, *_CPYTHON, *_NATIVE,
            *_OUTLIVED, *_ARGUMENTS, *_BUILDERS, *_GARBAGE, *_LOOKS, *_STAND_INS, *_KERNEL_RUNS, *_WITHOUT_NODES,
-           *WALK_MUTANTS, *GROWTH_MUTANTS, *CALL_MUTANTS, *SHAPES_MUTANTS]
+           *WALK_MUTANTS, *GROWTH_MUTANTS, *CALL_MUTANTS, *SHAPES_MUTANTS, *COMPLEX_MUTANTS]

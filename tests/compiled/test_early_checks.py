@@ -443,3 +443,33 @@ def test_a_sparse_update_is_native() -> None:
         sys.setprofile(None)
     slow = {"Writes.write", "EarlyChecks.meets", "Operations.apply", "Aliases._link_view"}
     assert slow.isdisjoint(entered), slow.intersection(entered)
+
+
+def test_indices_counted_from_the_end() -> None:
+    """``where(i < 0, i + n, i)`` is in range where i is between -n and n: nothing ends, and what is not raises."""
+
+    def step(x: Any, i: Any) -> Any:
+        return x.gather(0, jg.where(i < 0, i + 4, i)).sum(), x.take_along_dim(i, 0).sum()
+
+    compiled, x = jg.compile(step), jg.tensor([1.0, 2.0, 3.0, 4.0])
+    for i in ([-1, 0, 3], [-4, 1, 2], [2, 3, -2]):
+        before = jg.stats()["segments"]
+        assert [v.item() for v in compiled(x, jg.tensor(i))] == [v.item() for v in step(x, jg.tensor(i))]
+    assert jg.stats()["segments"] == before + 1
+    for bad in ([-5, 0, 1], [0, 1, 4]):
+        for run in (step, compiled):
+            with pytest.raises((IndexError, RuntimeError), match="out of"):
+                run(x, jg.tensor(bad))
+    assert compiled(x, jg.tensor([-1, 0, 3]))[0].item() == 9.0
+
+
+def test_another_number_than_the_extent_is_no_count_from_the_end() -> None:
+    @jg.compile
+    def step(x: Any, i: Any) -> Any:
+        return x.gather(0, jg.where(i < 0, i + 9, i)).sum()
+
+    x = jg.tensor([1.0, 2.0, 3.0, 4.0])
+    for _ in range(3):
+        assert step(x, jg.tensor([-9, 0, -6])).item() == 6.0
+        with pytest.raises((IndexError, RuntimeError), match="out of"):
+            step(x, jg.tensor([-1, 0, 1]))

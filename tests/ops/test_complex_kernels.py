@@ -234,3 +234,12 @@ def test_operations_that_lower_have_complex_forms() -> None:
         op = OPS.get(name)
         known = ("_conj", "conj_physical", "complex", "polar", "view_as_real", "view_as_complex", "copy_slices")
         assert name in known or (op is not None and op.lower is not None), name
+
+
+def test_a_dtype_may_take_the_imaginary_part() -> None:
+    """What makes real tensors of complex ones is left to the NumPy rule."""
+    z = jitgrad.tensor([1 + 2j, 3 - 1j])
+    compiled = jitgrad.compile(lambda z: (jitgrad.ones_like(z, dtype=jitgrad.float64), z * 2))
+    for _ in range(3):
+        ones, twice = compiled(z)
+        assert ones.dtype is jitgrad.float64 and ones.tolist() == [1.0, 1.0] and twice.tolist() == [2 + 4j, 6 - 2j]
