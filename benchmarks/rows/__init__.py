@@ -40,6 +40,8 @@ _ALL = (
         rtol=1e-3, small={"hidden": 16, "steps": 4, "batch": 3}),
     Row("unet", "diffusion U-Net on 32x32, batch 16", "unet", {"width": 32, "batch": 16, "size": 32}, 2, 2e-2,
         small={"width": 16, "batch": 2, "size": 8}),
+    Row("fno", "Fourier neural operator on 32x32", "fno", {"batch": 8, "size": 32, "width": 16, "modes": 8}, rtol=1e-3,
+        small={"batch": 2, "size": 8, "width": 4, "modes": 2}),
     Row("lstm_512", "LSTM, 512 steps unrolled", "lstm", {"steps": 512, "batch": 16, "features": 32, "hidden": 64}, 2,
         1e-3, small={"steps": 40, "batch": 4, "features": 8, "hidden": 8}),
     Row("nbody64", "N-body in float64, 20 steps", "nbody", {"bodies": 64, "steps": 20, "dtype": "float64"}),

@@ -48,15 +48,19 @@ class ArrayFacts:
 
 
 def widened(array: Any) -> Any:
-    """The array in double precision, if its elements are real numbers of a floating dtype, halves included."""
+    """The array in double precision, if its elements are of a floating or complex dtype, halves included."""
     array = np.asarray(array)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
     return array.astype(np.float64) if array.dtype.kind in "fV" or array.dtype.name == "bfloat16" else array
 
 
 def facts_of(array: Any) -> ArrayFacts:
-    """Statistics of an array of any real dtype."""
+    """Statistics of an array; of the parts of complex numbers."""
     array = np.asarray(array)
     values = widened(array)
+    if values.dtype.kind == "c":
+        values = np.stack([values.real, values.imag])
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
     is_finite = np.isfinite(values)

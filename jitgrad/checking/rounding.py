@@ -50,8 +50,8 @@ class Difference:
     """
 
     index: tuple[int, ...]
-    expected: float
-    found: float
+    expected: complex
+    found: complex
     allowed: float
     count: int
     size: int
@@ -68,7 +68,7 @@ def eps_of(array: Any) -> float:
     dtype = np.asarray(array).dtype
     if dtype.name == "bfloat16" or dtype.kind == "V":
         return 2.0**-7
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 0.0
 
 
 _PRODUCTS = re.compile("mm|mv|conv|linear|dot|matmul|einsum|attention|lstm|gru|rnn")
@@ -98,7 +98,7 @@ def _walk(terms: float) -> float:
 def _size(values: Any) -> float:
     """The root mean square of what is finite."""
     finite = values[np.isfinite(values)]
-    return math.sqrt(float(np.mean(finite * finite))) if finite.size else 0.0
+    return math.sqrt(float(np.mean(np.abs(finite) ** 2))) if finite.size else 0.0
 
 
 def shaken(array: Any, random: Any, eps: float | None = None, terms: float = 1.0) -> Any:
@@ -109,6 +109,8 @@ def shaken(array: Any, random: Any, eps: float | None = None, terms: float = 1.0
     """
     step = eps_of(array) if eps is None else eps
     values = widened(array)
+    if values.dtype.kind == "c":
+        return shaken(values.real, random, step, terms) + 1j * shaken(values.imag, random, step, terms)
     if values.dtype.kind != "f" or not step:
         return array
     with np.errstate(all="ignore"):
@@ -140,7 +142,7 @@ def operation_noise(
     except (TypeError, ValueError, FloatingPointError, ArithmeticError, RuntimeError, IndexError):
         return np.abs(wide) * eps_of(narrow) * 64 + eps_of(narrow) * 64
     noise = noise_between([exact, *trials], exact, narrow)
-    if _walk(terms) and wide.dtype.kind == "f":
+    if _walk(terms) and wide.dtype.kind in "fc":
         noise = noise * (1.0 + _walk(terms)) + eps_of(narrow) * _walk(terms) * _size(wide)
     return noise
 
@@ -148,7 +150,7 @@ def operation_noise(
 def noise_between(results: Sequence[Any], exact: Any, narrow: Any) -> Any:
     """The noise that is seen in several results for one value."""
     wide = widened(narrow)
-    if wide.dtype.kind != "f":  # whole numbers and truth values: those that any result has otherwise are undecided
+    if wide.dtype.kind not in "fc":  # whole numbers and truth values: those that any result has otherwise are undecided
         unstable = np.zeros(wide.shape, bool)
         for other in results:
             unstable |= np.asarray(other != wide)
@@ -179,11 +181,12 @@ def first_difference(expected: Any, found: Any, noise: Any) -> Difference | None
             return None
         tiny = 1e-38 if eps_of(expected) else 0.0
         allowed = np.asarray(_TIMES * np.broadcast_to(noise, a.shape) + tiny, np.float64)
-        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        distance = np.abs(a.astype(np.result_type(a, np.float64)) - b.astype(np.result_type(b, np.float64)))
         is_off = ~is_same & ~np.isnan(allowed) & ~(distance <= allowed)
         if not is_off.any():
             return None
         excess = np.where(is_off, np.where(np.isfinite(distance), distance, np.inf) / (allowed + 1e-300), -1.0)
     at = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
     index = tuple(int(i) for i in np.unravel_index(at, a.shape)) if a.shape else ()
-    return Difference(index, float(a[index]), float(b[index]), float(allowed[index]), int(is_off.sum()), a.size)
+    one, other = (x[index].item() if x.dtype.kind == "c" else float(x[index]) for x in (a, b))
+    return Difference(index, one, other, float(allowed[index]), int(is_off.sum()), a.size)

@@ -82,7 +82,7 @@ class _Watch:
         if not isinstance(array, np.ndarray | np.generic):
             return False
         values = widened(array)
-        return values.dtype.kind == "f" and bool(self._is_bad(values).any())
+        return values.dtype.kind in "fc" and bool(self._is_bad(values).any())
 
     def operation(self, op: Op, operands: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         """An operation has run eagerly."""

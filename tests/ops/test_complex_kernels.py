@@ -167,7 +167,7 @@ _UNMET = frozenset(
 _EDGES = [
     complex(a, b)
     for a in (0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 3e38, 1e-40, 90.0)
-    for b in (0.0, -0.0, -1.0, INF, NAN, 2e38)
+    for b in (0.0, -0.0, -1.0, INF, NAN, 2e38, 1e-3)
 ]
 _AT_EDGES: dict[str, Callable[[Any], Any]] = {
     "exp": lambda z: z.exp(),

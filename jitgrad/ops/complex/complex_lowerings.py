@@ -123,13 +123,13 @@ def _over_memory(name: str) -> Lowering:
 
 
 def _add(b: Any, real: DType, x: Any, y: Any) -> Any:
-    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
-    return _same_shape(b, b.add(a, c), d if b1 is None else b1 if d is None else b.add(b1, d))
+    (x0, x1), (y0, y1) = _parts(b, real, x), _parts(b, real, y)
+    return _same_shape(b, b.add(x0, y0), y1 if x1 is None else x1 if y1 is None else b.add(x1, y1))
 
 
 def _sub(b: Any, real: DType, x: Any, y: Any) -> Any:
-    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
-    return _same_shape(b, b.sub(a, c), b.neg(d) if b1 is None else b1 if d is None else b.sub(b1, d))
+    (x0, x1), (y0, y1) = _parts(b, real, x), _parts(b, real, y)
+    return _same_shape(b, b.sub(x0, y0), b.neg(y1) if x1 is None else x1 if y1 is None else b.sub(x1, y1))
 
 
 def _same_shape(b: Any, re: Any, im: Any) -> Parts:
@@ -138,12 +138,12 @@ def _same_shape(b: Any, re: Any, im: Any) -> Parts:
 
 
 def _times(b: Any, x: tuple[Any, Any | None], y: tuple[Any, Any | None]) -> Parts:
-    (a, b1), (c, d) = x, y
-    if b1 is None:
-        return Parts((b.mul(a, c), b.mul(a, d)))
-    if d is None:
-        return Parts((b.mul(a, c), b.mul(b1, c)))
-    return Parts((b.sub(b.mul(a, c), b.mul(b1, d)), b.add(b.mul(a, d), b.mul(b1, c))))
+    (x0, x1), (y0, y1) = x, y
+    if x1 is None:
+        return Parts((b.mul(x0, y0), b.mul(x0, y1)))
+    if y1 is None:
+        return Parts((b.mul(x0, y0), b.mul(x1, y0)))
+    return Parts((b.sub(b.mul(x0, y0), b.mul(x1, y1)), b.add(b.mul(x0, y1), b.mul(x1, y0))))
 
 
 def _mul(b: Any, real: DType, x: Any, y: Any) -> Any:
@@ -152,19 +152,19 @@ def _mul(b: Any, real: DType, x: Any, y: Any) -> Any:
 
 def _over(b: Any, x: tuple[Any, Any | None], y: tuple[Any, Any | None]) -> Parts:
     """Smith's way, "Algorithm 116: Complex division" (1962), as NumPy and PyTorch do it: nothing overflows early."""
-    (a, b1), (c, d) = x, y
-    if d is None:
-        assert b1 is not None
-        return Parts((b.div(a, c), b.div(b1, c)))
-    b1 = b.const(0.0, a.dtype) if b1 is None else b1
-    is_steep = b.lt(b.abs(c), b.abs(d))
-    big, small = b.where(is_steep, d, c), b.where(is_steep, c, d)
+    (x0, x1), (y0, y1) = x, y
+    if y1 is None:
+        assert x1 is not None
+        return Parts((b.div(x0, y0), b.div(x1, y0)))
+    x1 = b.const(0.0, x0.dtype) if x1 is None else x1
+    is_steep = b.lt(b.abs(y0), b.abs(y1))
+    big, small = b.where(is_steep, y1, y0), b.where(is_steep, y0, y1)
     ratio = b.div(small, big)
     scale = b.add(big, b.mul(small, ratio))
-    # c is the larger: (a + b1 r, b1 - a r); d is: (a r + b1, b1 r - a)
-    first, second = b.where(is_steep, b1, a), b.where(is_steep, a, b1)
+    # y0 is the larger: (x0 + x1 r, x1 - x0 r); y1 is: (x0 r + x1, x1 r - x0)
+    first, second = b.where(is_steep, x1, x0), b.where(is_steep, x0, x1)
     re = b.div(b.add(first, b.mul(second, ratio)), scale)
-    im = b.div(b.sub(b.where(is_steep, b.mul(b1, ratio), b1), b.where(is_steep, a, b.mul(a, ratio))), scale)
+    im = b.div(b.sub(b.where(is_steep, b.mul(x1, ratio), x1), b.where(is_steep, x0, b.mul(x0, ratio))), scale)
     return Parts((re, im))
 
 
@@ -208,13 +208,17 @@ def _exp(b: Any, real: DType, x: Any) -> Any:
 
 
 def _log(b: Any, real: DType, x: Any) -> Any:
-    """log |z| + i angle, also where |z| is beyond the largest number."""
-    re, im = x.parts
-    is_high = b.lt(b.const(1e307 if real is float64 else 1e38, real), b.max(b.abs(re), b.abs(im)))
-    scale = b.where(is_high, b.const(0.25, real), b.const(1.0, real))
-    size = OPS["hypot"].lower(b, b.mul(re, scale), b.mul(im, scale))  # type: ignore[misc]
+    """log |z| + i angle, to the last digits also where |z| is beyond the largest number, or near 1."""
+    sizes = [b.abs(part) for part in x.parts]
+    larger, smaller, one, two = b.max(*sizes), b.min(*sizes), b.const(1.0, real), b.const(2.0, real)
+    is_high = b.lt(b.const(1e307 if real is float64 else 1e38, real), larger)
+    scale = b.where(is_high, b.const(0.25, real), one)
+    size = OPS["hypot"].lower(b, b.mul(larger, scale), b.mul(smaller, scale))  # type: ignore[misc]
     back = b.where(is_high, b.const(math.log(4.0), real), b.const(0.0, real))
-    return Parts((b.add(b.log(size), back), _angle(b, real, x)))
+    # |z|^2 - 1 = (larger - 1) (larger + 1) + smaller^2
+    excess = b.add(b.mul(b.sub(larger, one), b.add(larger, one)), b.mul(smaller, smaller))
+    is_near = b.and_(b.lt(b.const(0.5, real), larger), b.lt(larger, two))
+    return Parts((b.where(is_near, b.div(b.log1p(excess), two), b.add(b.log(size), back)), _angle(b, real, x)))
 
 
 def _update(op: Op) -> Lowering:
@@ -290,9 +294,9 @@ def _norm(b: Any, real: DType, x: Any, order: float, dim: Any, keepdim: bool) ->
 
 
 def _eq(b: Any, real: DType, x: Any, y: Any) -> Any:
-    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
+    (x0, x1), (y0, y1) = _parts(b, real, x), _parts(b, real, y)
     zero = b.const(0.0, real)
-    return b.and_(b.eq(a, c), b.eq(zero if b1 is None else b1, zero if d is None else d))
+    return b.and_(b.eq(x0, y0), b.eq(zero if x1 is None else x1, zero if y1 is None else y1))
 
 
 def _ne(b: Any, real: DType, x: Any, y: Any) -> Any:
@@ -302,37 +306,24 @@ def _ne(b: Any, real: DType, x: Any, y: Any) -> Any:
 # --- products ---
 
 
-def _by_pairs(b: Any, x: Any, right: tuple[Any, Any]) -> Any:
-    """A product [.., M, K] @ [.., K, N] as a real one, [x0 x1] [[y0 y1] [-y1 y0]]: [M, 2 K] and [M, 2 N] lie as pairs.
-
-    Args:
-        x: a ``Pair``.
-        right: the parts of the right operand.
-
-    Returns:
-        [.., M, N, 2]
-    """
-    re, im = right
-    (*batch, rows, inner), (*others, _, columns) = x.shape, re.shape
-    upper, lower = [[b.reshape(part, (*re.shape, 1)) for part in pair] for pair in ((re, im), (b.neg(im), re))]
-    stacked = [b.reshape(b.cat(row, len(re.shape)), (*others, inner, 1, 2 * columns)) for row in (upper, lower)]
-    matrix = b.reshape(b.cat(stacked, len(others) + 1), (*others, 2 * inner, 2 * columns))
-    made = b.matmul(b.reshape(x.whole, (*batch, rows, 2 * inner)), matrix)
-    return b.reshape(made, (*made.shape[:-1], columns, 2))
+def _product(b: Any, x: tuple[Any, Any | None], y: tuple[Any, Any | None]) -> Parts:
+    """[.., M, K] @ [.., K, N] by real products of the parts; one of the operands may be real."""
+    (x0, x1), (y0, y1) = x, y
+    if x1 is None:
+        return Parts((b.matmul(x0, y0), b.matmul(x0, y1)))
+    if y1 is None:
+        return Parts((b.matmul(x0, y0), b.matmul(x1, y0)))
+    re = b.sub(b.matmul(x0, y0), b.matmul(x1, y1))
+    return Parts((re, b.add(b.matmul(x0, y1), b.matmul(x1, y0))))
 
 
 def _mm(b: Any, real: DType, x: Any, y: Any) -> Any:
-    if _is_complex(x) and _is_complex(y):
-        return Whole((_by_pairs(b, x.cast(real), y.cast(real).parts),))
-    (a, b1), (c, d) = _parts(b, real, x), _parts(b, real, y)
-    return Parts((b.matmul(a, c), b.matmul(a if b1 is None else b1, c if d is None else d)))
+    return _product(b, _parts(b, real, x), _parts(b, real, y))
 
 
 def _mv(b: Any, real: DType, x: Any, y: Any) -> Any:
     column = y.reshape((*y.shape, 1)) if _is_complex(y) else b.reshape(y, (*y.shape, 1))
-    made = _mm(b, real, x, column)
-    shape = x.shape[:-1]
-    return Whole((b.reshape(made[0], (*shape, 2)),)) if len(made) == 1 else Parts([b.reshape(p, shape) for p in made])
+    return Parts([b.reshape(part, x.shape[:-1]) for part in _mm(b, real, x, column)])
 
 
 def _dot(b: Any, real: DType, x: Any, y: Any) -> Any:
@@ -340,12 +331,14 @@ def _dot(b: Any, real: DType, x: Any, y: Any) -> Any:
 
 
 def _linear(b: Any, real: DType, x: Any, weight: Any) -> Any:
-    re, im = weight.cast(real).parts
-    return Whole((_by_pairs(b, x.cast(real), (b.permute(re, (1, 0)), b.permute(im, (1, 0)))),))
+    re, im = _parts(b, real, weight)
+    return _product(b, _parts(b, real, x), (b.permute(re, (1, 0)), None if im is None else b.permute(im, (1, 0))))
 
 
 def _linear_with_bias(b: Any, real: DType, bias: Any, x: Any, weight: Any) -> Any:
-    return Whole((b.add(_linear(b, real, x, weight)[0], bias.cast(real).whole),))
+    re, im = _linear(b, real, x, weight)
+    bias0, bias1 = _parts(b, real, bias)
+    return Parts((b.add(re, bias0), im if bias1 is None else b.add(im, bias1)))
 
 
 _TABLE: dict[str, Lowering] = {
