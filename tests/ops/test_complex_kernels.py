@@ -44,6 +44,7 @@ MOVEMENTS: dict[str, Callable[[Any], Any]] = {
     "sums": lambda z: z.sum(0) + z.mean() + z.mean(1, keepdim=True).sum(0) + z.cumsum(-1).sum((0, 1), keepdim=True),
     "joins": lambda z: jitgrad.cat([z, z.flip(1)], 1) + jitgrad.stack([z, -z], 1).reshape(2, 6, 4),
     "picks": lambda z: z[:, [2, 0], 1:] * z.gather(1, jitgrad.tensor([[[0, 1, 2]], [[2, 1, 0]]])).conj(),
+    "pairs": lambda z: _as_pairs(z),
     "triangles": lambda z: (z[0].tril() + z[1].triu()).repeat(2, 1).roll(1, 0).diagonal(),
     "parted": lambda z: z.split(1, 1)[1] * z.unbind(1)[2].unsqueeze(1) + z.chunk(2, 2)[0].sum(),
     "windows": lambda z: z.unfold(2, 2, 1) * 1j + jitgrad.nn.functional.embedding(jitgrad.tensor([1]), z[0]).sum(),
@@ -60,6 +61,14 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "einsum": lambda z, w: jitgrad.einsum("bij,bkj->ik", z, w),
     "linear": lambda z, w: jitgrad.nn.functional.linear(z, w[0], w[1, :, 0]) + jitgrad.nn.functional.linear(z, w[1]),
 }
+
+
+def _as_pairs(z: Any) -> Any:
+    """Movements of what lies in memory, by negative dimensions as well: the pairs move as they are."""
+    moved = (-z.transpose(-1, 0).permute(-1, 0, 1)[..., 1:].select(-2, -1)).expand(2, -1, -1)
+    kept = z.new_zeros(2, 2, 3)
+    kept[..., :1] = moved[..., -1:]
+    return kept + (z.clone() - z.contiguous().detach()).sum() + (z.flip(-1) + z - z.reshape(2, 3, 4))[:, 1:, 1:]
 
 
 def _written(z: Any) -> Any:

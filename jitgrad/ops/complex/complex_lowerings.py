@@ -72,12 +72,34 @@ _INDEXED = {
 """The same, but for operands that say which elements: indices and masks, by their positions."""
 
 
+_RESHAPED = frozenset(
+    "view unsafe_view detach alias squeeze squeeze_dim squeeze_dims unsqueeze contiguous clone".split()
+)
+"""The same elements in the same order: pairs as they lie, in the shape of the result."""
+
+_OF_PAIRS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "slice": lambda rank, dim, *rest: (dim % rank, *rest),
+    "slice_backward": lambda rank, shape, dim, *rest: ((*shape, 2), dim % rank, *rest),
+    "select": lambda rank, dim, index: (dim % rank, index),
+    "transpose": lambda rank, one, other: (one % max(rank, 1), other % max(rank, 1)),
+    "permute": lambda rank, dims: ((*[d % rank for d in dims], rank),),
+    "expand": lambda rank, shape: ((*shape, 2),),
+    "neg": lambda rank: (),
+}
+"""Whose results are pairs as well, where operands lie as pairs: the params for one dimension more."""
+
+
 def _part_by_part(name: str, indices: tuple[int, ...] = ()) -> Lowering:
     def lower(b: Any, real: DType, *args: Any) -> Any:
         op = _real_op(name)
         assert op.lower is not None
         count = op.num_inputs
         operands, params = (args[:count], args[count:]) if count >= 0 else (args[0], args[1:])
+        if count == 1 and operands[0].has_whole and operands[0].real is real:
+            if name in _RESHAPED:
+                return Whole((operands[0].whole,))
+            if name in _OF_PAIRS:
+                return Whole((op.lower(b, operands[0].whole, *_OF_PAIRS[name](len(operands[0].shape), *params)),))
         params = tuple([_real_param(x) for x in params])
         found: list[Any] = []
         for nr in range(2):
@@ -122,12 +144,21 @@ def _over_memory(name: str) -> Lowering:
 # --- arithmetic ---
 
 
+def _have_wholes(real: DType, *operands: Any) -> bool:
+    """Whether all of some operands lie as pairs: what is done alike with both parts is done with these."""
+    return all([_is_complex(x) and x.has_whole and x.real is real for x in operands])
+
+
 def _add(b: Any, real: DType, x: Any, y: Any) -> Any:
+    if _have_wholes(real, x, y) and len(x.shape) == len(y.shape):
+        return Whole((b.add(x.whole, y.whole),))
     (x0, x1), (y0, y1) = _parts(b, real, x), _parts(b, real, y)
     return _same_shape(b, b.add(x0, y0), y1 if x1 is None else x1 if y1 is None else b.add(x1, y1))
 
 
 def _sub(b: Any, real: DType, x: Any, y: Any) -> Any:
+    if _have_wholes(real, x, y) and len(x.shape) == len(y.shape):
+        return Whole((b.sub(x.whole, y.whole),))
     (x0, x1), (y0, y1) = _parts(b, real, x), _parts(b, real, y)
     return _same_shape(b, b.sub(x0, y0), b.neg(y1) if x1 is None else x1 if y1 is None else b.sub(x1, y1))
 
@@ -269,6 +300,8 @@ def _to_copy(b: Any, real: DType, x: Any, *params: Any) -> Any:
 
 
 def _copy(b: Any, real: DType, x: Any, source: Any) -> Any:
+    if _have_wholes(real, source) and len(source.shape) == len(x.shape):
+        return Whole((b.expand(source.whole, (*x.shape, 2)),))
     re, im = _parts(b, real, source)
     zero = b.const(0.0, real)
     return Parts([b.expand(part, x.shape) for part in (re, zero if im is None else im)])
@@ -276,12 +309,16 @@ def _copy(b: Any, real: DType, x: Any, source: Any) -> Any:
 
 def _constant(value: float) -> Lowering:
     def lower(b: Any, real: DType, x: Any, *params: Any) -> Any:
+        if not value:
+            return Whole((b.const(0.0, real, (*x.shape, 2)),))
         return Parts((b.const(value, real, x.shape), b.const(0.0, real, x.shape)))
 
     return lower
 
 
 def _full(b: Any, real: DType, value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    if isinstance(value, int | float) and value == 0 and math.copysign(1.0, value) > 0:
+        return Whole((b.const(0.0, real, (*shape, 2)),))
     re, im = _parts(b, real, value)
     return Parts((b.expand(re, shape), b.const(0.0, real, shape) if im is None else b.expand(im, shape)))
 
