@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jitgrad.abi import NativeStep, Program
+from jitgrad.abi import Program
 from jitgrad.compiled.backward.backward import Reach
 from jitgrad.compiled.backward.inner_recorder import InnerRecorder
 from jitgrad.compiled.backward.rule_sweep import NeedsNodesError, sweep
@@ -455,8 +455,6 @@ class _Derivation:
         )
         if event.program is not None:
             self.program = _pipeline.plan_for_symbols(segment)
-            if not all(isinstance(step, NativeStep) for step in self.program.steps):
-                raise NoPathError("an operation without kernels")
         avals = tuple([(vid, self._stored(vid, aval)) for vid, aval in event.avals])
         nbytes = sum([history.aval_of(vid).nbytes for vid in event.outputs])
         return replaced(event, segment=segment, avals=avals, nbytes=nbytes, program=None, plan=None, has_plan=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from jitgrad.abi import Program
+from jitgrad.abi import EagerStep, Program
 from jitgrad.codegen.families import filled, forms_of
 from jitgrad.compiled.extents.derivation import Row, with_given
 from jitgrad.compiled.run import LoadedProgram
@@ -353,6 +353,8 @@ class EndCopy(NodeCopy):
         super().__init__(row, 0, [])
         self._instrs, self._inputs, self._layouts, self._avals, self._program = instrs, inputs, layouts, avals, program
         self._forms = () if program is None else forms_of(program)
+        steps = [] if program is None else [step for step in program.steps if isinstance(step, EagerStep)]
+        self._eager_outputs = [step.instr.outputs for step in steps]
 
     def event(self, copying: Copying) -> Any:
         """See ``NodeCopy``."""
@@ -366,11 +368,23 @@ class EndCopy(NodeCopy):
         nbytes, *numbers = copying.numbers
         loaded = None
         if self._program is not None:
-            loaded = LoadedProgram(filled(self._program, self._forms, numbers[0]), segment)
+            program = filled(self._program, self._forms, numbers[0])
+            if self._eager_outputs:
+                _put_instrs(program, segment)
+            loaded = LoadedProgram(program, segment)
         avals = tuple([(vid, table[at]) for vid, at in self._avals])
         return replaced(
             derived, program=loaded, segment=segment, avals=avals, nbytes=nbytes, is_deferred=False, is_fresh=True
         )
+
+
+def _put_instrs(program: Program, segment: Segment) -> None:
+    """The operations without kernels, as they are for the extents of a segment."""
+    made = {instr.outputs: instr for instr in segment.instrs}
+    program.steps = [
+        EagerStep(made[step.instr.outputs], step.reason) if isinstance(step, EagerStep) else step
+        for step in program.steps
+    ]
 
 
 def instrs_of(event: Any) -> Sequence[Instr]:
