@@ -308,10 +308,25 @@ def _sequences() -> tuple[Step, Data]:
     return _trained(layer.parameters(), loss_of), data
 
 
+def _spectrum() -> tuple[Step, Data]:
+    """Transforms, which have no kernels, with complex numbers between them."""
+    w = jg.randn(6, 6, requires_grad=True)
+
+    def step(x: Any, y: Any) -> Any:
+        w.grad = None
+        spectrum = jg.fft.rfft(x @ w, dim=0)
+        found = jg.fft.irfft(spectrum * spectrum.abs().mean() * 0.1, n=x.shape[0], dim=0)
+        loss = (found - y[:, None]).square().mean() + (spectrum[1:] * spectrum[:-1].conj()).real.mean() * 1e-3
+        loss.backward()
+        return jg.cat([loss.detach().reshape(1), w.grad.flatten()])
+
+    return step, lambda rng, n: (rng.standard_normal((n, 6)), rng.standard_normal(n))
+
+
 PROGRAMS = {
     f.__name__[1:]: f
     for f in (
         _mlp, _attention, _recurrent, _graph, _sets, _masked, _forward, _in_place, _positions, _normed, _text, _images,
-        _segmented, _residual, _penalty, _forces, _policy, _series, _sequences,
+        _segmented, _residual, _penalty, _forces, _policy, _series, _sequences, _spectrum,
     )
 }  # fmt: skip

@@ -464,12 +464,19 @@ def test_indices_counted_from_the_end() -> None:
 
 
 def test_another_number_than_the_extent_is_no_count_from_the_end() -> None:
+    """It raises at the operation, as what has to be looked at does."""
+    after = []
+
     @jg.compile
     def step(x: Any, i: Any) -> Any:
-        return x.gather(0, jg.where(i < 0, i + 9, i)).sum()
+        y = x.gather(0, jg.where(i < 0, i + 9, i))
+        after.append(1)
+        return y.sum()
 
     x = jg.tensor([1.0, 2.0, 3.0, 4.0])
     for _ in range(3):
         assert step(x, jg.tensor([-9, 0, -6])).item() == 6.0
+        after.clear()
         with pytest.raises((IndexError, RuntimeError), match="out of"):
             step(x, jg.tensor([-1, 0, 1]))
+        assert not after

@@ -147,7 +147,7 @@ def test_writes_of_what_is_elsewhere_reach_the_graph(is_complex: bool) -> None:
 
     def step(x: Any, y: Any) -> Any:
         h = x * 3
-        h[1:] = (y * 2)[1:]
+        h[1:].copy_((y * 2)[1:])
         return jitgrad.autograd.grad((h * h).abs().sum(), [x, y])
 
     kind = jitgrad.complex128 if is_complex else jitgrad.float64
@@ -158,3 +158,18 @@ def test_writes_of_what_is_elsewhere_reach_the_graph(is_complex: bool) -> None:
     for _ in range(3):
         for got, w in zip(compiled(x, y), want, strict=True):
             np.testing.assert_allclose(got.cpu().numpy(), w.numpy(), rtol=1e-12)
+
+
+def test_lists_of_complex_tensors_stay_in_the_graph() -> None:
+    """The same operation on the same list twice in a call, once without a graph."""
+
+    def step(z: Any, w: Any) -> Any:
+        seen = jitgrad.cat([z, w]).detach()
+        joined = jitgrad.cat([z, w])
+        return seen, jitgrad.autograd.grad([joined], [z, w], [jitgrad.full_like(joined, 1 + 1j)])
+
+    z, w = (jitgrad.ones(n, dtype=jitgrad.complex64, requires_grad=True) for n in (3, 2))
+    compiled = jitgrad.compile(step)
+    for _ in range(4):
+        seen, (first, second) = compiled(z, w)
+        assert seen.tolist() == [1 + 0j] * 5 and first.tolist() == [1 + 1j] * 3 and second.tolist() == [1 + 1j] * 2
