@@ -52,8 +52,6 @@ COMPLEX_MUTANTS = [
          f"{_PROGRAMS}::test_lists_of_complex_tensors_stay_in_the_graph"),
         ("misses/operations.py", "return instr.requires_grad and aval.dtype.is_inexact",
          "return instr.requires_grad and aval.dtype.is_floating_point", _POINTWISE),
-        ("misses/writes.py", "            if self.enters(targets):", "            if False:",
-         f"{_PROGRAMS}::test_writes_of_what_is_elsewhere_reach_the_graph"),
         ("recording/ranges.py", "if need.low <= 0 <= number <= need.high else None", "",
          "compiled/test_early_checks.py::test_another_number_than_the_extent_is_no_count_from_the_end"),
         ("recording/ranges.py", "[Need(x, need.low - number, need.high)]", "[Need(x, 0, need.high)]",

@@ -62,8 +62,6 @@ class Detours:
         try:
             recorder.entry.ids((*inputs, *targets))
         except ElsewhereError:
-            if recorder.writes.enters(targets):
-                return self.write(op, targets, args)
             return recorder.outside(recorder.backend.inplace_elsewhere, op, targets, inputs, params)
         return self.write(op, targets, args)
 

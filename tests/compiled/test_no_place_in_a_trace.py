@@ -1,4 +1,4 @@
-"""Tensors that a trace has no place for (complex numbers, views that can have no new history) in compiled steps.
+"""Tensors that a trace has no place for (views that can have no new history), and complex ones, in compiled steps.
 
 Whatever is asked of them is done eagerly, beside the recording; the recorder's own error never comes out.
 """

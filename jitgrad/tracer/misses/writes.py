@@ -63,8 +63,6 @@ class Writes:
             ids, numeric = recorder.entry.ids(inputs)
             rebinds = self.rebinds(targets, inputs)
         except ElsewhereError:
-            if self.enters(targets):  # the trace has the targets, but not what is written to them
-                return recorder.detours.write(op, targets, args)
             return recorder.outside(recorder.backend.inplace_elsewhere, op, targets, inputs, params)
         windows = self._windows_of(targets, inputs) if rebinds is not None else []
         if rebinds is None or is_expanded or not all(recorder.windows.may_read_through(x, targets) for x in windows):
@@ -291,15 +289,15 @@ class Writes:
             targets = tuple(row[i] for i in writes)
             if any(x._aval.device is not CPU for x in row):
                 recorder.outside(recorder.backend.inplace_elsewhere, op, targets, (*row, *numbers), params)
-            elif self.enters(row):
+            elif self._enters(row):
                 here.append(row)
             else:
                 self.write(op, targets, (*row, *numbers, *params))
         if here:
             self.update(op, here, writes, numbers, params)
 
-    def enters(self, row: tuple[Any, ...]) -> bool:
-        """Whether all of some tensors have a place in the trace; they are entered then."""
+    def _enters(self, row: tuple[Any, ...]) -> bool:
+        """Whether all of a row has a place in the trace; it is entered then."""
         try:
             for x in row:
                 if x._tid != self._recorder.tid:
