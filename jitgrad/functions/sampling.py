@@ -103,6 +103,11 @@ def _like(
     return made(aval, place, requires_grad, generator_or_default("like", generator), distribution, params)
 
 
+def _normal_like(input: Any) -> str:
+    """How normal numbers are drawn for a tensor of the same layout: in a row, or in pairs where it has gaps' order."""
+    return "normal" if dense(input._aval, input._aval.dtype).is_contiguous else "normal_pairs"
+
+
 def rand_like(
     input: Any, *, generator: Any = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
@@ -118,11 +123,11 @@ def randn_like(
 ) -> Any:
     """``randn`` in a tensor's shape, layout, dtype and device."""
     if (dtype or input.dtype).is_complex:
-        distribution = "normal" if input._aval.is_contiguous else "normal_pairs"
+        distribution = _normal_like(input)
         params = (0.0, math.sqrt(0.5))
         return _COMPLEX.complex_like(input, dtype, device, requires_grad, generator, distribution, params)
     floating("normal_kernel_cpu", dtype or input.dtype, input.numel())
-    distribution = "normal" if input._aval.is_contiguous else "normal_pairs"
+    distribution = _normal_like(input)
     return _like(input, dtype, device, requires_grad, generator, distribution, (0.0, 1.0))
 
 

@@ -172,8 +172,10 @@ def attend(
         weights = shares.mean(1) if average_attn_weights else shares
     else:
         mixed = scaled_dot_product_attention(q, k, v, mask, dropout, drops_mask)
-    mixed = mixed.transpose(1, 2).flatten(2)
-    return layer.out_proj(mixed if layer.batch_first else mixed.transpose(0, 1)), weights
+    # memory goes by positions, then by batches, whatever the dimensions' order, as in PyTorch: what is drawn for the
+    # result, as a dropout's mask, goes along memory
+    out = layer.out_proj(mixed.permute(2, 0, 1, 3).flatten(2))
+    return out.transpose(0, 1) if layer.batch_first else out, weights
 
 
 def additive_mask(mask: Tensor | None, name: str, dtype: DType) -> Tensor | None:

@@ -283,12 +283,12 @@ def _rows(steps: Sequence[Any]) -> Any:
 
 
 def _sequence(steps: Sequence[Any], count: int, time: int) -> Any:
-    """The outputs of ``count`` steps, which are the dimension ``time`` of the result."""
-    if len(steps) == count:
-        return stack(steps, time)
-    (rows,) = steps
-    found = rows.unflatten(0, (count, -1))
-    return found if time == 0 else found.transpose(0, 1).contiguous()
+    """The outputs of ``count`` steps, which are the dimension ``time`` of the result.
+
+    Memory goes by steps, as in PyTorch: what is drawn for the outputs, as a dropout's mask, goes along memory.
+    """
+    found = stack(steps) if len(steps) == count else steps[0].unflatten(0, (count, -1))
+    return found if time == 0 else found.transpose(0, 1)
 
 
 @has_front(PURE)

@@ -44,6 +44,27 @@ MODELS: dict[str, tuple[Any, tuple[int, ...], Any]] = {
     "attention": (
         lambda nn: nn.MultiheadAttention(12, 3, dropout=0.3), (6, 4, 12), lambda m, x: m(x, x, x, need_weights=False)[0]
     ),
+    "attention, batch first": (
+        lambda nn: nn.ModuleList([nn.MultiheadAttention(12, 3, dropout=0.3, batch_first=True), nn.Dropout(0.4)]),
+        (4, 6, 12),
+        lambda m, x: m[1](m[0](x, x, x)[0]),
+    ),
+    "transformer": (
+        lambda nn: nn.TransformerEncoderLayer(12, 3, 16, 0.3, batch_first=True), (4, 6, 12), lambda m, x: m(x)
+    ),
+    "decoder": (
+        lambda nn: nn.TransformerDecoderLayer(12, 3, 16, 0.3, batch_first=True), (4, 6, 12), lambda m, x: m(x, x * 2)
+    ),
+    "dropout after an lstm": (
+        lambda nn: nn.ModuleList([nn.LSTM(5, 7, 2, dropout=0.2, batch_first=True), nn.Dropout(0.4)]),
+        (4, 6, 5),
+        lambda m, x: m[1](m[0](x)[0]),
+    ),
+    "dropout after an lstm with projections": (
+        lambda nn: nn.ModuleList([nn.LSTM(5, 7, proj_size=3, batch_first=True), nn.Dropout(0.4)]),
+        (4, 6, 5),
+        lambda m, x: m[1](m[0](x)[0]),
+    ),
     "convolution": (
         lambda nn: nn.Sequential(
             nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Dropout2d(0.3), nn.Flatten(), nn.Linear(96, 4), nn.RReLU()
@@ -54,6 +75,7 @@ MODELS: dict[str, tuple[Any, tuple[int, ...], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize("name", MODELS)
 def test_models_in_training(name: str, mode: Any) -> None:
     """Starting values, dropout between layers, gradients, and where the stream is afterwards."""
@@ -82,3 +104,18 @@ def test_twenty_losses(wrap: Any) -> None:
     assert len(own) == 20
     assert own[0] == pytest.approx(theirs[0], rel=1e-6)
     np.testing.assert_allclose(own, theirs, rtol=2e-4)
+
+
+_LAYOUTS = [lambda t: t.ones(6, 8)[:, ::2], lambda t: t.ones(4, 6).t(), lambda t: t.ones(3, 1).expand(3, 8)]
+
+
+@pytest.mark.parametrize("make", _LAYOUTS)
+def test_like_what_has_gaps(make: Any) -> None:
+    """Numbers for a tensor of another one's layout: where that has gaps, the result has none."""
+    for draw in ("randn_like", "rand_like"):
+        found = []
+        for t in (torch, jitgrad):
+            t.manual_seed(3)
+            found.append(getattr(t, draw)(make(t)))
+        assert found[0].stride() == found[1].stride()
+        np.testing.assert_array_equal(found[1].numpy(), found[0].numpy())
