@@ -17,6 +17,7 @@ import pytest
 import jitgrad as jg
 from jitgrad import events
 from jitgrad.compiled import backend
+from jitgrad.state import state
 from tests.threads import run_threads
 
 Pair = namedtuple("Pair", "first second")
@@ -255,6 +256,23 @@ def test_threads_call_one_function_on_their_own_tensors() -> None:
         np.testing.assert_allclose(w.detach().numpy(), [expected] * size, rtol=1e-4)
 
     _in_threads(32, work)
+
+
+def test_what_a_call_claims_lives_as_long() -> None:
+    """Claims are ids: a leaf of another thread must not get one that a call has claimed."""
+    seen: list[bool] = []
+
+    @jg.compile
+    def step(w: Any) -> Any:
+        loss = (w * w).sum()
+        loss.backward()
+        recorder: Any = state.handler
+        seen.extend(~id(recorder.met[key]) == key for key in recorder.claims if key < 0)
+        w.grad = None
+        return loss
+
+    step(jg.ones(3, requires_grad=True))
+    assert seen and all(seen)
 
 
 @pytest.fixture(params=["usual", "shortest"])

@@ -90,7 +90,7 @@ class RecorderState(Handler):
         handles: results since the last segment's end, in order; see ``SegmentEnd``.
         busy: its state is being changed, see Note [Interrupts].
         met: id -> storage, of the memory that the call has met in the general way; see Note [Threads that share
-            tensors].
+            tensors]. Also ``_of_leaf`` -> leaf, of those in ``claims``.
         claims: ids of the memory that the open segment writes, and ``_of_leaf`` of leaves whose gradients it sets; see
             there.
         scalars: run-time scalars so far.
@@ -346,7 +346,9 @@ class RecorderState(Handler):
         Raises:
             RuntimeError: a call on another thread has set it.
         """
-        self._claim(_of_leaf(leaf), lambda other: other.has_set_grad(leaf))
+        key = _of_leaf(leaf)
+        self.met[key] = leaf  # what stands in for a leaf while a backward is recorded goes, and another gets its id
+        self._claim(key, lambda other: other.has_set_grad(leaf))
 
     def has_set_grad(self, leaf: Any) -> bool:
         """Whether the call has given a leaf its gradient, or is about to do so."""
