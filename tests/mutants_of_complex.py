@@ -60,6 +60,8 @@ COMPLEX_MUTANTS = [
          "            if owner() is not None\n", f"{_SHARED}::test_an_array_that_nobody_else_holds_ends_no_segment"),
         ("shared_memory.py", "    return references(array) <= ONE_LOCAL + 1 + (owner._array is array)",
          "    return True", f"{_SHARED}::test_an_array_that_somebody_holds_may_be_written"),
+        ("recording/recorder_state.py", "        self.met[key] = leaf  # what", "        # what",
+         "compiled/test_decorator.py::test_what_a_call_claims_lives_as_long"),
         ("recorder.py", "        if not is_new:\n", "        if True:\n",
          f"{_SHARED}::test_an_array_that_nobody_else_holds_ends_no_segment"),
     ),
