@@ -65,7 +65,7 @@ def test_digits_for_people_draws_a_plot(tmp_path: Path) -> None:
 SHORT = {
     "cartpole": ("--steps", "6"),
     "cnn": ("--epochs", "2", "--batch", "256"),
-    "fno": ("--epochs", "1", "--waves", "16"),
+    "fno": ("--epochs", "2", "--waves", "16"),  # a long call is compiled when it comes again
     "factorization": ("--epochs", "1", "--batch", "1024"),
     "gpt": ("--steps", "8"),
     "implied_volatility": ("--steps", "8"),
