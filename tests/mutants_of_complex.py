@@ -30,7 +30,7 @@ COMPLEX_MUTANTS = [
          "b.add(b.log(size), back)", _POINTS),
         ("complex_lowerings.py", "is_steep = b.lt(b.abs(y0), b.abs(y1))", "is_steep = b.lt(y0, y1)", _POINTS),
         ("complex_lowerings.py", "x if i in indices else _part(b, real, x, nr)", "_part(b, real, x, nr)", _MOVES),
-        ("complex_lowerings.py", "    return _update(op) if all(", "    return None if all(", _NETWORK),
+        ("complex_lowerings.py", "        return _update(op) if all(", "        return None if all(", _NETWORK),
         ("complex_lowerings.py", "b.sub(b.matmul(x0, y0), b.matmul(x1, y1))",
          "b.add(b.matmul(x0, y0), b.matmul(x1, y1))", f"{_KERNELS}::test_products"),
         ("complex_lowerings.py", "found if makes_complex is (name not in _REAL_RESULTS) else None", "found",

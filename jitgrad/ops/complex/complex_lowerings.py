@@ -436,12 +436,12 @@ def complex_lowering(
         outs: of the results.
         params: its static parameters.
     """
-    op = _real_op(name)
-    if op.is_update and op.lower is not None:
-        return _update(op) if all([x.dtype is outs[0].dtype for x in avals if x is not None]) else None
     found = _TABLE.get(name)
     if found is None:
-        return None
+        op = OPS.get(name)  # an operation of a user's own is not in the table
+        if op is None or not op.is_update or op.lower is None:
+            return None
+        return _update(op) if all([x.dtype is outs[0].dtype for x in avals if x is not None]) else None
     makes_complex = outs[0].dtype.is_complex
     if name in _PART_BY_PART:
         indices = _INDEXED.get(name, ())
